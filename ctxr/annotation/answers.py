@@ -23,6 +23,7 @@ from ctxr.annotation.artifacts import (
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.confirmation import apply_standings, unconfirmed_note
 from ctxr.annotation.journal.identities import Identities, read_visits
+from ctxr.annotation.journal.withdrawing import built_on
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
@@ -33,6 +34,7 @@ from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
+from ctxr.annotation.tasks.dialogue import PAIR
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.annotation.wording import Problem
@@ -269,10 +271,12 @@ def refused_answers(judgments: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ImportInputs(Inputs):
-    """What an import reads: `tasks`, by name, and who is or was blocked, whose votes others may have `replaced`."""
+    """What an import reads: `tasks`, by name, and who is or was blocked, whose votes others may have `replaced`; `gone`: workers whose data
+    was deleted, and units that were built on it."""
 
     tasks: frozenset[str]
     replaced: tuple[str, ...]
+    gone: tuple[frozenset[str], frozenset[str]]
 
 
 @dataclass(eq=False)
@@ -298,22 +302,26 @@ class JudgmentStage(Stage[ImportInputs]):
                     hint=f"{serve}   (answers from a platform: {take})",
                 )
             replaced = journal.blocked(ever=True) if journal else ()
+            gone = journal.withdrawn() if journal else (frozenset[str](), frozenset[str]())
             content += [journal.identity()] if journal else []
         if config.platform_of == "prolific":
             content += [(visit.submission, visit.participant) for visit in read_visits(private_folder(config.workdir))]
         source = Parent((self.file or JOURNAL).name, config.platform_of, sha256_of(content))
         parents = [*(Parent(one.path.resolve().name, TASKS, one.sha256) for one in every), source]
-        return ImportInputs(parents, {}, frozenset(one.path.resolve().name for one in tasks), replaced)
+        return ImportInputs(parents, {}, frozenset(one.path.resolve().name for one in tasks), replaced, gone)
 
     def write(self, inputs: ImportInputs, out: Path, progress: Progress) -> Content:
         """Merge the answers. Raises DataError naming file:row for a damaged file, UnfinishedError for an empty one."""
         config, place = self.options, self.out()
         every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
-        tasks = [one for one in every if one.name in inputs.tasks]
         before = read_judgments(place) if (place / MANIFEST).is_file() else None
         earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []
+        if inputs.gone[0]:
+            every, before = _without(inputs.gone, every, before)
+            earlier = [row for row in earlier if row.worker not in inputs.gone[0]]
+        tasks = [one for one in every if one.name in inputs.tasks]
         told = {(row.unit, row.worker) for row in (*(before.answers if before else ()), *earlier)}
-        arrivals = arrivals_of(config, self.file, tasks, told, progress)
+        arrivals = arrivals_of(config, self.file, tasks, told, progress).without(inputs.gone[0])
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         past = (
@@ -416,6 +424,22 @@ def _answered(merge: AnswerMerge, before: AggregatedAnswers | None, every: list[
     rows = [*(before.objects if before else ()), *(row for tasks in every for row in tasks.objects)]
     tables = merge.tables() | {"objects": tuple({row.key(): row for row in rows}.values())}
     return AggregatedAnswers(merged.root, units, sets, images, tuple(merge.answers.values()), **tables)
+
+
+def _without(
+    gone: tuple[frozenset[str], frozenset[str]], every: list[Tasks], before: AggregatedAnswers | None
+) -> tuple[list[Tasks], AggregatedAnswers | None]:
+    """Tasks and earlier answers without what the workers in `gone` gave, the talks of both, and the units that were built on it."""
+    workers, units = gone
+    rows = [*(before.units.values() if before else ()), *(unit for tasks in every for unit in tasks.units)]
+    texts = [text for text in before.texts if text.author in workers] if before else []
+    lost = units | built_on(rows, workers, texts)
+    every = [replace(one, units=tuple(unit for unit in one.units if unit.id not in lost)) for one in every]
+    if before:
+        kept = {name: unit for name, unit in before.units.items() if name not in lost}
+        answers = (one for one in before.answers if workers.isdisjoint((one.worker, *one.values.get(PAIR, ()))))
+        before = replace(before, units=kept, answers=tuple(one for one in answers if one.unit in kept))
+    return every, before
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

@@ -1,14 +1,18 @@
-"""What Prolific says of submissions, told to the journal: answers of people whom it does not confirm free their units.
+"""Whose answers do not count: people whom Prolific does not confirm, and people who asked to withdraw. Others are given their units.
 
-Such people are blocked with Prolific as the author of the change, so their votes do not count, others are given their units, and what
-they wrote is asked no more. The block ends where a later list confirms them, or when they come with another submission.
+They are blocked, with Prolific or themselves as the author of the change, so their votes do not count, and what they wrote is asked no
+more. Prolific's block ends where a later list confirms them, or when they come with another submission.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 
+from ctxr.annotation.journal.dealing import WITHDRAWN
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import WorkerState
+from ctxr.annotation.journal.worker_state import LEAVER
+from ctxr.engine.project import command_in
 from ctxr.errors import plural
 
 AUTHOR = "prolific"
@@ -17,9 +21,32 @@ AUTHOR = "prolific"
 
 def unconfirmed(journal: Journal) -> list[WorkerState]:
     """The workers whom Prolific does not confirm now."""
+    return _blocked_by(journal, AUTHOR)
+
+
+def leaving(journal: Journal) -> list[WorkerState]:
+    """The workers who asked to withdraw, whose data is still there."""
+    return _blocked_by(journal, LEAVER)
+
+
+def _blocked_by(journal: Journal, author: str) -> list[WorkerState]:
     blocked = [state for state in journal.workers() if state.state == "blocked"]
     authors = {one.worker: [row.by for row in journal.changes(one.worker) if not row.undone] for one in blocked}
-    return [state for state in blocked if authors[state.worker][-1] == AUTHOR]
+    return [state for state in blocked if authors[state.worker][-1] == author]
+
+
+def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:
+    """Give the worker no more work and count none of their answers, until whoever runs the study deletes them."""
+    if journal.stopped(worker) != WITHDRAWN:
+        journal.change(worker, "blocked", "They asked to withdraw.", LEAVER, now)
+
+
+def leaving_notes(journal: Journal, workdir: Path) -> list[str]:
+    """What is said of each worker who asked to withdraw, with the command that deletes."""
+    return [
+        f"{state.worker} asked to withdraw: {command_in(workdir, 'workers', '--withdraw', state.worker)}"
+        for state in leaving(journal)
+    ]
 
 
 def apply_standings(journal: Journal, standings: Mapping[str, str], now: datetime) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
-from ctxr.annotation.confirmation import unconfirmed, unconfirmed_note
+from ctxr.annotation.confirmation import leaving_notes, unconfirmed, unconfirmed_note
 from ctxr.annotation.cost import FORECAST
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Overview
@@ -31,7 +31,7 @@ RESAMPLES = 200
 
 def overview(workdir: Path, journal: Journal, answered: AggregatedAnswers, now: datetime) -> Overview:
     """What the answers in the journal of a project, `Journal.answered`, come to so far."""
-    stuck = tuple(_stuck(journal, now))
+    stuck = (*leaving_notes(journal, workdir), *_stuck(journal, now))
     return Overview(
         _progress(journal, answered), _agreement(answered), _money(workdir, journal, answered), journal.paused(), stuck
     )
@@ -81,7 +81,8 @@ def _money(workdir: Path, journal: Journal, answered: AggregatedAnswers) -> Tabl
     platforms = {state.worker: state.platform for state in journal.workers()}
     unpaid = [state.worker for state in unconfirmed(journal)]
     owed, offered = defaultdict[str, float](float), defaultdict[str, float](float)
-    owing = owed_table(workdir, answered.units, answered.answers, journal.waited(), platforms, unpaid=unpaid)
+    given = answered.units, answered.answers, journal.waited(), platforms
+    owing = owed_table(workdir, *given, unpaid=unpaid, deleted=journal.earned())
     for *_, amount, currency in owing.rows:
         owed[currency] += amount
     for file in (workdir / TASKS).glob(OFFERS):

@@ -4,11 +4,12 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
-from ctxr.annotation.cost import ASSUMED_SECONDS, FLOOR, median_seconds
+from ctxr.annotation.cost import ASSUMED_SECONDS, FLOOR
 from ctxr.annotation.journal.identities import read_visits
-from ctxr.annotation.journal.results import UnpaidWait
+from ctxr.annotation.journal.results import Earned, UnpaidWait
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.report import Table
@@ -27,27 +28,30 @@ def owed_table(
     platforms: Mapping[str, str],
     *,
     unpaid: Collection[str] = (),
+    deleted: Collection[Earned] = (),
 ) -> Table:
     """What each worker has earned: answers at the pay of their tasks, on Prolific each submission in full, and waiting by the hour.
 
-    `platforms`: of workers who have only waited. `unpaid`: whom Prolific does not confirm.
+    `platforms`: of workers who have only waited. `unpaid`: whom Prolific does not confirm. `deleted`: answers that are owed, too.
     """
     plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
     planned = {} if plan.get("platform") == "prolific" else plan
     floor = planned.get("floor", FLOOR)
     rates: dict[str, float] = {}
-    for task in {units[answer.unit].task for answer in answers}:
+    given = [*(Earned(one.worker, units[one.unit].task, one.backend, one.seconds) for one in answers), *deleted]
+    for task in {one.task for one in given}:
         # without a plan, the paper's pay, but no less than the minimum for the time that answers took
-        seconds, _ = median_seconds(task, [(units[answer.unit], answer) for answer in answers])
-        least = max(ExportTasks(task=task).pay(), math.ceil(floor * (seconds or ASSUMED_SECONDS.get(task, 0)) / 3600))
+        times = [one.seconds for one in given if one.task == task and one.seconds is not None]
+        seconds = (median(times) if times else 0) or ASSUMED_SECONDS.get(task, 0)
+        least = max(ExportTasks(task=task).pay(), math.ceil(floor * seconds / 3600))
         rates[task] = planned.get(f"{task}_reward", least)
     offers = {file.parent.parent.name: study_offer(file.parent.parent) for file in (workdir / TASKS).glob(OFFERS)}
     studied = next((offer.currency for _, offer in sorted(offers.items())), "USD")
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for answer in answers:
-        is_paid = answer.backend != "prolific"
-        row = earned[answer.worker, answer.backend, "USD" if is_paid else studied]
-        row[0], row[2] = row[0] + 1, row[2] + is_paid * rates[units[answer.unit].task]
+    for one in given:
+        is_paid = one.backend != "prolific"
+        row = earned[one.worker, one.backend, "USD" if is_paid else studied]
+        row[0], row[2] = row[0] + 1, row[2] + is_paid * rates[one.task]
     for visit in read_visits(private_folder(workdir)):
         if visit.ending in ("complete", "stopped") and visit.worker not in unpaid and visit.door in offers:
             offer = offers[visit.door]

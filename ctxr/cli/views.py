@@ -173,6 +173,8 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
     yield Sentences("changed", report.changed)
+    yield Sentences("withdrawn", report.withdrawn)
+    yield Sentences("asked to withdraw", report.leaving)
     if report.settled:
         yield report.settled
     yield report.table

@@ -31,11 +31,13 @@ def without_yes(words: Sequence[str]) -> tuple[str, ...]:
 @dataclass
 class CommandRun:
     """A command that runs: the folder of its project, None for one without, and its artifacts, each with whether it was up to date;
-    `elsewhere` are those of other projects, such as the one whose ranks ctxr merge joins."""
+    `elsewhere` are those of other projects, such as the one whose ranks ctxr merge joins; `hidden` are words that the history
+    does not show."""
 
     workdir: Path | None
     artifacts: dict[Path, bool] = field(default_factory=dict)
     elsewhere: dict[Path, bool] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
 
 
 _CURRENT: ContextVar[CommandRun | None] = ContextVar("current", default=None)
@@ -65,6 +67,8 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
             words = list(typed) or shlex.split(options.command_line())[1:]
             for secret, shown in _SECRETS:
                 words = [secret.sub(shown, word) for word in words]
+            for name in run.hidden:
+                words = [word.replace(name, "***") for word in words]
             line = {
                 "at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
                 "ctxr": __version__,
@@ -79,6 +83,12 @@ def recorded(options: Options, typed: Sequence[str] = (), dry_run: bool = False)
             # one write that appends: lines of several processes do not mix
             with suppress(OSError), (run.workdir / HISTORY).open("ab", buffering=0) as stream:
                 stream.write(json.dumps(line).encode() + b"\n")
+
+
+def hide_word(word: str) -> None:
+    """Keep a word that was typed, such as a person's name, out of the history."""
+    if run := _CURRENT.get():
+        run.hidden.add(word)
 
 
 @contextmanager

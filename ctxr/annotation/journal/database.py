@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -205,6 +205,21 @@ class Database:
             if refusal is None:
                 raise
             raise refusal from error
+
+    def compact(self, tables: sql.MetaData) -> None:
+        """Leave no byte of deleted rows in the files. Raises CtxrError where somebody else reads them for too long."""
+        if not self.sqlite:
+            with self.errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                # the look whether the server is there has begun a transaction
+                for statement in ("COMMIT", *(f"VACUUM FULL {table}" for table in tables.tables)):
+                    connection.exec_driver_sql(statement)
+            return
+        with self.errors(), closing(self._engine.raw_connection()) as file:
+            cursor = file.cursor()
+            cursor.execute("VACUUM")
+            # the log in which SQLite writes ahead holds earlier pages until it is cut
+            if cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                raise CtxrError(f"{self.name} is being read, and still holds what was deleted", hint=_LOCKED[2])
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -40,11 +40,19 @@ _RETRIEVALS = (
     .group_by(unit.purpose)
 )
 
+WITHDRAWN = NoWork(
+    "withdrawn",
+    N_(
+        "Your answers no longer count, and the people who run this study delete them. What you have earned stays owed to you."
+    ),
+)
+
 STOPPED = {
     "blocked": NoWork("blocked", N_("We have no more work for you. Your answers are stored and will be reviewed.")),
     "screened_out": NoWork(
         "screened_out", N_("Thank you for trying. These tasks turned out not to be a good match for you.")
     ),
+    "withdrawn": WITHDRAWN,
 }
 """Why workers get no work, by their state."""
 
@@ -68,7 +76,7 @@ def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> s
         free(tx, lease, "returned")
     row = tx.row(ASKING, asker=worker) or worker_state.require(tx, worker)
     if row["state"] in STOPPED:
-        return STOPPED[row["state"]]
+        return STOPPED[worker_state.standing(tx, row)]
     if row["paused"]:
         return _PAUSE
     best = next_unit(tx, row, tasks)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sql
-from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
+from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, delete, insert, select, update
 
 from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.results import NotAllowed
@@ -127,6 +127,13 @@ class Identities:
             connection.execute(
                 update(_visit).where(_visit.c.submission == submission, _visit.c.ending == "").values(ending=ending)
             )
+
+    def forget(self, worker: str, *, paid: bool) -> None:
+        """Delete who is behind a pseudonym, and with `paid` their submissions, which are paid by these rows."""
+        with self._database.writing() as connection:
+            for table in (_identity, *[_visit] * paid):
+                connection.execute(delete(table).where(table.c.worker == worker))
+        self._database.compact(_metadata)
 
     def visit(self, submission: str) -> Visit | None:
         """The visit of a submission; None for one that never came."""

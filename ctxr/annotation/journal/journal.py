@@ -1,6 +1,6 @@
 """The interface of the journal to the server and the commands; each method is one transaction."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
@@ -23,18 +23,29 @@ from sqlalchemy import (
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
-from ctxr.annotation.journal import correcting, dealing, leasing, rooms, storing, tables, worker_state
+from ctxr.annotation.journal import (
+    correcting,
+    dealing,
+    leasing,
+    rooms,
+    storing,
+    tables,
+    withdrawing,
+    worker_state,
+)
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
+    Earned,
     GivenAnswer,
     Lease,
     NotAllowed,
     NoWork,
     TaskProgress,
     UnpaidWait,
+    Withdrawal,
     WorkerState,
 )
 from ctxr.annotation.protocol import Protocol
@@ -402,9 +413,10 @@ class Journal:
             return 0 if row is None else int(row["answers"])
 
     def stopped(self, worker: str) -> NoWork | None:
-        """Why a worker gets no more work at all; None for one who may."""
+        """Why a worker gets no more work at all; None for one who may, and who never enrolled."""
         with self._reading() as tx:
-            return dealing.STOPPED.get(worker_state.require(tx, worker)["state"])
+            row = tx.find(tables.worker, id=worker)
+            return None if row is None else dealing.STOPPED.get(worker_state.standing(tx, row))
 
     def answer(self, unit: str, worker: str) -> Answer | None:
         """What a worker answered to a unit; None before that."""
@@ -500,6 +512,8 @@ class Journal:
         """
         with self._writing(now) as tx:
             row, changes = worker_state.require(tx, worker), tables.change.c
+            if row["state"] == "withdrawn":
+                raise NotAllowed("withdrawn", f"{worker} has withdrawn, and their data was deleted.")
             after, undone = change, int(change == "undone")
             if undone:
                 undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
@@ -514,6 +528,31 @@ class Journal:
                 dealing.free(tx, lease, "returned")
                 leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
             return worker_state.state_of(row)
+
+    def withdraw(
+        self, worker: str, by: str, now: datetime, announce: Callable[[Withdrawal], None], *, paid: bool = False
+    ) -> Withdrawal:
+        """Delete the data of a worker, see `withdrawing.erase`; nothing where `announce`, which is told what is deleted, raises."""
+        with self._writing(now) as tx:
+            done = withdrawing.erase(tx, worker, by, paid=paid)
+            announce(done)
+        self._database.compact(tables.metadata)
+        return done
+
+    def withdrawn(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The workers whose data was deleted, and the units that were built on it."""
+        workers = select(tables.worker.c.id).where(tables.worker.c.state == "withdrawn")
+        with self._reading() as tx:
+            units = tx.column(select(unit.id).where(unit.payload == ""))
+            return frozenset(tx.column(workers)), frozenset(units)
+
+    def earned(self) -> list[Earned]:
+        """Answers that were deleted with the data of those who withdrew, and are owed."""
+        row = tables.earned.c
+        query = select(row.worker, row.task, row.backend, row.microseconds).order_by(row.number)
+        with self._reading() as tx:
+            rows = tx.connection.execute(query)
+            return [Earned(*who, None if took is None else took / 1e6) for *who, took in rows]
 
     def close(self) -> None:
         """Let go of the database."""

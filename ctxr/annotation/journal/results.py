@@ -12,7 +12,7 @@ from ctxr.store.records import Turn
 
 LeaseState = Literal["live", "answered", "expired", "returned"]
 Pool = Literal["train", "eval", "both"]
-WorkerStatus = Literal["active", "blocked", "screened_out"]
+WorkerStatus = Literal["active", "blocked", "screened_out", "withdrawn"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class GivenAnswer:
 class NoWork:
     """The reason why a worker gets no unit, as a code and a sentence to be translated; `wait`: others hold the remaining units."""
 
-    reason: Literal["nothing_left", "blocked", "screened_out", "wait", "paused"]
+    reason: Literal["nothing_left", "blocked", "screened_out", "withdrawn", "wait", "paused"]
     sentence: str
 
 
@@ -56,7 +56,7 @@ class NotAllowed(CtxrError):
 
     Attributes:
         reason: `unknown`, `not_yours`, `expired`, `already_answered`, `invalid`, `talk`, `too_early`, `alone`, `empty`,
-            `too_long`, `odd_characters`, `already_shared`, `closed`, `nothing_to_undo`, `built_on`.
+            `too_long`, `odd_characters`, `already_shared`, `closed`, `nothing_to_undo`, `built_on`, `withdrawn`.
         problems: what is wrong with the values of an `invalid` answer.
     """
 
@@ -102,6 +102,27 @@ class Change:
     by: str
     at: str
     undone: bool
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """What was deleted with the data of a worker: their answers, and by task those of `others` that were about their texts or of the same
+    talk; `again`: by task, units that want others' answers now; `texts`: what they wrote."""
+
+    answers: int
+    others: Mapping[str, int]
+    again: Mapping[str, int]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Earned:
+    """An answer of a worker that is owed: to which task, through which backend, and how long it took."""
+
+    worker: str
+    task: str
+    backend: str
+    seconds: float | None
 
 
 @dataclass(frozen=True)

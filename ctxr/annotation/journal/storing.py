@@ -113,6 +113,8 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
     new: list[R] = []
     for record in records:
         payload = str(_payload(record)["payload"])
+        if payloads.get(record.id) == "":
+            continue  # it showed what was deleted with somebody's data
         if payloads.get(record.id, payload) != payload:
             if answered or any(record.id == one.id for one in new):
                 raise DataError(
@@ -130,17 +132,23 @@ def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> 
 def remove(tx: Transaction, table: Table, name: str) -> None:
     """Remove an image set, or a unit with all that was handed out of it."""
     if table is tables.unit:
-        talks = select(tables.room.c.id).where(tables.room.c.unit == name)
-        tx.connection.execute(delete(tables.event).where(tables.event.c.room.in_(talks)))
-        for one in (tables.lease, tables.room, tables.shown, tables.author):
-            tx.connection.execute(delete(one).where(one.c.unit == name))
+        clear(tx, name)
     tx.connection.execute(delete(table).where(table.c.id == name))
+
+
+def clear(tx: Transaction, name: str) -> None:
+    """Remove what a unit shows, and all that was handed out of it."""
+    talks = select(tables.room.c.id).where(tables.room.c.unit == name)
+    tx.connection.execute(delete(tables.event).where(tables.event.c.room.in_(talks)))
+    for one in (tables.lease, tables.room, tables.shown, tables.author):
+        tx.connection.execute(delete(one).where(one.c.unit == name))
 
 
 def withdraw(tx: Transaction, exported: Collection[str]) -> None:
     """Serve only the units in `exported` and what follows from answers. Raises DataError where an answered unit is neither."""
     unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
-    purposes: dict[str, str] = dict(tx.connection.execute(select(unit.id, unit.purpose)).all())
+    there = select(unit.id, unit.purpose).where(unit.payload != "")
+    purposes: dict[str, str] = dict(tx.connection.execute(there).all())
     gone = purposes.keys() - exported
     sources = (
         select(unit.payload, answer.payload, image_set.payload)

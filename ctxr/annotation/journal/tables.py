@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 4
+SCHEMA = 5
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -63,7 +63,7 @@ unit = _table(
     Index("crowd_unit_set", "image_set"),
 )
 """`side`: `train`, `eval`, or `any` for all workers. `seats`: workers who do it together. `shuffle`: seeded random order.
-`purpose`: the unit's own, or `withdrawn`.
+`purpose`: the unit's own, or `withdrawn`. `payload`: empty where it showed what was deleted with somebody's data.
 `most`: places; more than the unit asks for where a vote that was replaced counts again. The votes of blocked workers are in
 none of the counters.
 """
@@ -149,6 +149,15 @@ answer = _table(
     Index("crowd_answer_worker", "worker", "task"),
 )
 """`corrected`: which of the journal's corrections it was last changed by, from 1; 0 where it is as it was sent."""
+
+earned = _table(
+    "earned",
+    Column("number", _LONG, primary_key=True),
+    _text("worker", ForeignKey(worker.c.id)),
+    *map(_text, ("task", "backend")),
+    Column("microseconds", _LONG, nullable=True),
+)
+"""Answers that were deleted with the data of somebody who withdrew, and are owed to who gave them. `microseconds`: that they took."""
 
 exposure = _table(
     "exposure",

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from scipy.special import betainc
-from sqlalchemy import RowMapping
+from sqlalchemy import RowMapping, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
@@ -20,6 +20,9 @@ from ctxr.web.language import _
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
 
+LEAVER = "worker"
+"""The author of the block of somebody who asked to withdraw."""
+
 
 def require(tx: Transaction, worker: str) -> RowMapping:
     """The worker's row. Raises NotAllowed for one who never enrolled."""
@@ -27,6 +30,14 @@ def require(tx: Transaction, worker: str) -> RowMapping:
     if row is None:
         raise NotAllowed("unknown", _("We do not know you yet. Please start from the first page."))
     return row
+
+
+def standing(tx: Transaction, row: RowMapping) -> str:
+    """The state in a worker's row; `withdrawn` also for one who asked to be."""
+    changes = tables.change.c
+    last = select(changes.by).where(changes.worker == row["id"], changes.undone == 0).order_by(changes.number.desc())
+    is_leaving = row["state"] == "blocked" and tx.column(last.limit(1)) == [LEAVER]
+    return "withdrawn" if is_leaving else str(row["state"])
 
 
 def state_of(row: RowMapping) -> WorkerState:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,13 @@ class Arrivals:
     rows: list[Arrival] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     identities: dict[str, str] = field(default_factory=dict)
+
+    def without(self, workers: Collection[str]) -> "Arrivals":
+        """The same but for what came from `workers`."""
+        self.rows = [row for row in self.rows if row.answer.worker not in workers]
+        self.refused = [row for row in self.refused if row.worker not in workers]
+        self.identities = {name: identity for name, identity in self.identities.items() if name not in workers}
+        return self
 
     def pseudonym_of(self, identity: str) -> str:
         """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""

@@ -3,12 +3,15 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ctxr.annotation.confirmation import ask_to_withdraw
 from ctxr.annotation.study import CONSENT, INSTRUCTIONS, StudyPage
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Session
 from ctxr.web.language import SPOKEN, _
 from ctxr.web.static import HttpProblem
+
+ACTS = ("agree", "refuse", "withdraw")
 
 
 class Introduction(Endpoints):
@@ -22,25 +25,28 @@ class Introduction(Endpoints):
         return self._consent(self.pages.session(request))
 
     def _consent(self, session: Session, *problems: str) -> Response:
-        text = self._text(CONSENT)
-        if not session.worker or text is None:
+        text, worker, journal = self._text(CONSENT), session.worker, self.site.journal
+        if not worker or text is None or self.pages.has_withdrawn(worker):
             return self.pages.go("/next")
         # the version is in the token: who read another one is asked again
         form_token, version = self.site.signer.form_token, self.site.texts.version
-        tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ("agree", "refuse")}
-        shown = {"title": text.title, "text": text, "problems": problems}
-        csrf = None if self.pages.agreed(session.worker) else tokens
-        return self.pages.page("text.html", 422 if problems else 200, csrf=csrf, **shown)
+        tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ACTS}
+        agreed = self.pages.agreed(worker)
+        shown = {"title": text.title, "text": text, "problems": problems, "csrf": None if agreed else tokens}
+        leave = tokens["withdraw"] if agreed or journal.done_by(worker) else ""
+        return self.pages.page("text.html", 422 if problems else 200, leave=leave, **shown)
 
     def decide(self, request: Request, posted: Posted) -> Response:
-        """Enrol who agrees; who refuses is signed out, and no record is made of it."""
+        """Enrol who agrees; who refuses is signed out, and no record is made of it; who withdraws is asked once more."""
         session, act, text = self.pages.session(request), request.path_params["act"], self._text(CONSENT)
-        if act not in ("agree", "refuse") or text is None:
+        if act not in ACTS or text is None:
             raise HttpProblem(404, _("This page does not exist"))
         self.pages.check_form(request, posted, session.nonce, f"{act} {self.site.texts.version}")
-        if not session.worker:
-            return self.pages.go("/")
+        if not session.worker or self.pages.has_withdrawn(session.worker):
+            return self.pages.go("/next")
         self.pages.limit(self.site.workers, session.worker)
+        if act == "withdraw":
+            return self._withdraw(session, posted)
         if act == "refuse":
             lines = [_("You do not take part in this study."), _("If you change your mind, open your link again.")]
             if session.platform == "prolific":
@@ -53,6 +59,21 @@ class Introduction(Endpoints):
         self.site.journal.agree(session.worker, self.site.texts.version, text.language, now)
         return self.pages.go("/next")
 
+    def _withdraw(self, session: Session, posted: Posted) -> Response:
+        """Ask whether they are sure; who is gets no more work, and whoever runs the study is told."""
+        if "sure" in posted:
+            ask_to_withdraw(self.site.journal, session.worker, self.site.now())
+            return self.pages.go("/next")
+        action = f"{self.pages.at}/consent/withdraw"
+        fields = [("csrf", posted["csrf"][0]), ("sure", "yes")]
+        lines = [
+            _("You get no more work, your answers no longer count, and the people who run this study delete them."),
+            _("What you have earned stays owed to you. You cannot take this back here."),
+        ]
+        form = {"action": action, "fields": fields, "button": _("Withdraw from the study")}
+        links = [(_("Stay in the study"), f"{self.pages.at}/next")]
+        return self.pages.message(_("Do you want to withdraw?"), lines, links=links, form=form)
+
     def instructions(self, request: Request) -> Response:
         """How a task is done; the cookie says from now on that they were shown."""
         session, task = self.pages.session(request), request.path_params["task"]
@@ -61,5 +82,5 @@ class Introduction(Endpoints):
         text = self._text(INSTRUCTIONS.format(task)) if task in NAMES else None
         if text is None:
             raise HttpProblem(404, _("This page does not exist"))
-        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, problems=())
+        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, leave="", problems=())
         return self.pages.remember(page, session._replace(shown=" ".join(sorted({*session.shown.split(), task}))))

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ctxr.annotation.forms import Form, report_fields
+from ctxr.annotation.journal.dealing import WITHDRAWN
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
@@ -219,6 +220,10 @@ class Pages(SignedPages):
             self._agreed.add(worker)
         return True
 
+    def has_withdrawn(self, worker: str) -> bool:
+        """Whether a worker left the study, or asked to."""
+        return self.site.journal.stopped(worker) == WITHDRAWN
+
     def worker_of(self, invited: str) -> str:
         """The pseudonym of a member of a local team."""
         return self.site.pseudonym("local", invited)
@@ -235,7 +240,9 @@ class Pages(SignedPages):
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """The session of a person, who is enrolled now, or once they agree to the consent; the platform's id goes to the private folder
         and nowhere else."""
-        worker = self.site.identities.worker(platform, identity)
+        worker = self.site.pseudonym(platform, identity)
+        if not self.has_withdrawn(worker):
+            self.site.identities.worker(platform, identity)
         if not self.site.texts.version:
             self.site.journal.enrol(worker, platform, self.site.now())
         return Session(secrets.token_urlsafe(12), worker, platform, submission)

@@ -28,6 +28,8 @@ _ID = re.compile(r"[0-9a-zA-Z]{10,64}")
 
 _ONCE_MORE = N_("Please open the study from Prolific’s own page once more.")
 
+_LEFT = N_("You have withdrawn from this study")
+
 _ENDINGS = {
     "complete": ("COMPLETED", N_("Thank you, that was all"), N_("Your answers are stored.")),
     "stopped": (
@@ -35,6 +37,7 @@ _ENDINGS = {
         N_("Thank you for your work"),
         N_("Your answers are stored and will be reviewed."),
     ),
+    "withdrawn": ("COMPLETED", _LEFT, N_("Your answers no longer count.")),
 }
 """Type of the completion code, and what is said, by how the work ended."""
 
@@ -155,7 +158,10 @@ class Prolific(Endpoints):
         )
         if not ending:
             return None
-        kind, *told = _ENDINGS[ending]
+        has_withdrawn = self.pages.has_withdrawn(visit.worker)
+        if has_withdrawn and not visit.ending and self.site.journal.done_by(visit.worker) <= visit.answers:
+            return self.pages.message(_(_LEFT), [_("Please return your submission on Prolific.")])
+        kind, *told = _ENDINGS["withdrawn" if has_withdrawn else ending]
         title, line = map(_, told)
         codes = study.codes()
         code = codes.get(kind) or codes.get("COMPLETED", "")

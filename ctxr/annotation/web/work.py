@@ -147,6 +147,7 @@ _TITLES = {
     "nothing_left": N_("All done, thank you"),
     "blocked": N_("Thank you for your work"),
     "screened_out": N_("Thank you for trying"),
+    "withdrawn": N_("You have withdrawn from this study"),
     "wait": N_("A short wait"),
     "paused": N_("A short break"),
 }
@@ -169,11 +170,17 @@ class Work(Endpoints):
         if not session.worker:
             return self.pages.go("/")
         self.pages.limit(self.site.workers, session.worker)
-        if not self.pages.agreed(session.worker):
+        has_withdrawn, visit = self.pages.has_withdrawn(session.worker), self.prolific.visit(session)
+        if not has_withdrawn and not self.pages.agreed(session.worker):
             return self.pages.go("/consent")
-        visit = self.prolific.visit(session)
         done = self.site.journal.done_by(session.worker)
-        if visit is None and done and done % self.site.bundle == 0 and "more" not in request.query_params:
+        if (
+            visit is None
+            and not has_withdrawn
+            and done
+            and done % self.site.bundle == 0
+            and "more" not in request.query_params
+        ):
             thanks = ngettext(
                 "You have sent {count} answer, and it helps. Rest a little, or go on.",
                 "You have sent {count} answers, and each of them helps. Rest a little, or go on.",

@@ -10,7 +10,7 @@ import msgspec
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
-from ctxr.annotation.confirmation import unconfirmed_note
+from ctxr.annotation.confirmation import leaving, unconfirmed_note
 from ctxr.annotation.forms import COMMENT, PROBLEM
 from ctxr.annotation.overview import unreachable_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
@@ -279,7 +279,9 @@ class DatasetStage(Stage[AggregateInputs]):
             self.answered()  # what they are about is the better reason
             raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
         blocked, replaced = (blocked_workers(config.workdir, config.database, ever=ever) for ever in (False, True))
-        blocked = () if config.keep_blocked else blocked
+        if config.keep_blocked:  # who asked to withdraw is no matter of trust
+            with project_journal(config.workdir, config.database) as journal:
+                blocked = tuple(state.worker for state in leaving(journal)) if journal else ()
         # without the option the strictest separation of workers that the tasks declare
         folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
         declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}

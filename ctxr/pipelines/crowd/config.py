@@ -222,6 +222,11 @@ class Workers(Options):
     """Reason of the change; required by --block, --allow and --undo."""
     decided_by: str = "requester"
     """Name of the person who decides."""
+    withdraw: str = ""
+    """Delete the data of this worker, who withdraws from the study: answers, consents, messages and identity; with --dry-run first, nothing
+    is deleted."""
+    paid: Switch = False
+    """With --withdraw: they were paid, so delete what is owed and their submissions on Prolific, too."""
     settle: Switch = False
     """Prolific: approve submissions that got a completion code, ask back those without answers, pay waiting, and write a pay sheet; with
     --dry-run first, nothing is sent."""
@@ -236,6 +241,10 @@ class Workers(Options):
         changes = (*set(self.block), *set(self.allow), *set(self.undo))
         if changes and not self.reason.strip():
             yield "--block, --allow and --undo need a reason", '--reason "picks the first image every time"'
+        if self.paid and not self.withdraw:
+            yield "--paid goes with --withdraw alone", "ctxr workers --withdraw NAME --paid"
+        if self.withdraw and (changes or self.settle):
+            yield "--withdraw goes without --block, --allow, --undo and --settle", "one command for each"
         if twice := sorted({name for name in changes if changes.count(name) > 1}):
             yield f"{twice[0]!r} cannot be changed in two ways at once", "one command for each change"
 
@@ -244,7 +253,7 @@ class Workers(Options):
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
     time spent on dialogues that did not take place, which must be paid; `settled` what was done on Prolific; `consents` how many agreed
-    to which version of the consent."""
+    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -255,6 +264,8 @@ class WorkersReport(VerbReport):
     consents: Table
     refused: Mapping[str, int]
     settled: Table | None = None
+    leaving: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ctxr.annotation.cost import Offer, money
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.journal.identities import Visit, read_visits
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.worker_state import RULE
+from ctxr.annotation.journal.worker_state import LEAVER, RULE
 from ctxr.annotation.launch import private_folder, read_study, study_offer
 from ctxr.annotation.platforms.prolific import WORKING, ProlificClient, Submission, connect
 from ctxr.annotation.project_journal import project_journal
@@ -190,13 +190,15 @@ def _ours(
     blocked, currency = dict[str, str](), next(iter(offers.values())).currency
     for state in journal.workers():
         last = next((change for change in reversed(journal.changes(state.worker)) if not change.undone), None)
-        if state.state == "blocked" and last and last.by not in (AUTHOR, RULE):
+        if state.state == "blocked" and last and last.by not in (AUTHOR, RULE, LEAVER):
             blocked[state.worker] = f"blocked by {last.by}: {last.reason}"
     came = grouped((visit.worker, visit) for visit in sorted(visits, key=lambda visit: visit.began))
     answers, owed = Counter[str](), Counter[str]()
     for answer in journal.answers():
         earlier = [visit for visit in came.get(answer.worker, ()) if stamp(micros(visit.began)) <= answer.at]
         answers.update([visit.submission for visit in earlier[-1:]])
+    for one in journal.earned():
+        answers.update([visit.submission for visit in came.get(one.worker, ())[-1:]])
     for wait in journal.waited():
         owed[wait.worker] += PROLIFIC_ADVISED[currency] * wait.seconds / 3600  # type: ignore[assignment]
     sums = Counter[str]()

@@ -1,18 +1,21 @@
 """`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
-from ctxr.annotation.confirmation import unconfirmed
-from ctxr.annotation.journal.journal import StateChange
-from ctxr.annotation.journal.results import Change, UnpaidWait
+from ctxr.annotation.confirmation import leaving_notes, unconfirmed
+from ctxr.annotation.journal.journal import Journal, StateChange
+from ctxr.annotation.journal.results import Change, Earned, UnpaidWait
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.owed import owed_table
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.votes import picks_of
+from ctxr.engine.history import hide_word
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
@@ -20,6 +23,7 @@ from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.settle import settle
+from ctxr.pipelines.crowd.withdraw import withdraw
 from ctxr.store.atomic import DRY_RUN
 
 
@@ -29,6 +33,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     config.check()
+    gone, withdrawn = _withdrawn(config) if config.withdraw else ("", [])
     changed = changes_of(config) if config.block or config.allow or config.undo else []
     if config.settle and DRY_RUN.get():
         settle(config.workdir, config.database)
@@ -38,6 +43,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     blocked, changes = tuple[str, ...](), list[Change]()
     consents = list[tuple[str, str, int]]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
+    deleted, leaving = list[Earned](), list[str]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
             blocked = journal.blocked()
@@ -46,21 +52,23 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             waited = tuple(journal.waited())
             consents = journal.consents()
             unpaid = [state.worker for state in unconfirmed(journal)]
+            deleted, leaving = journal.earned(), leaving_notes(journal, config.workdir)
     rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
-    owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms, unpaid=unpaid)
+    given = answered.units, answered.answers, waited, platforms
+    owed = owed_table(config.workdir, *given, unpaid=unpaid, deleted=deleted)
+    pay = f"pay them, then {command_in(config.workdir, 'workers', '--withdraw', gone, '--paid')}"
+    withdrawn += [f"{gone} is still owed {row[4]:.2f} {row[5]}: {pay}" for row in owed.rows if row[0] == gone]
     agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
     refused = refused_answers(source)
-    return WorkersReport(rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled)
+    tables = rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled
+    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn))
 
 
 def changes_of(config: Workers) -> list[str]:
     """Change the state of workers as the options say; what was changed, in words. Raises UsageError for an unknown worker."""
     changed = []
-    with project_journal(config.workdir, config.database, read_only=DRY_RUN.get()) as journal:
-        if journal is None:
-            hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
-            raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
+    with _journal(config, read_only=DRY_RUN.get()) as journal:
         names = [state.worker for state in journal.workers()]
         options: dict[StateChange, tuple[str, ...]] = {
             "blocked": config.block,
@@ -79,13 +87,32 @@ def changes_of(config: Workers) -> list[str]:
     return changed
 
 
+@contextmanager
+def _journal(config: Workers, *, read_only: bool) -> Iterator[Journal]:
+    with project_journal(config.workdir, config.database, read_only=read_only) as journal:
+        if journal is None:
+            hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
+            raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
+        yield journal
+
+
+def _withdrawn(config: Workers) -> tuple[str, list[str]]:
+    """Delete the data of the worker whom the options name; their pseudonym, and what was deleted."""
+    with _journal(config, read_only=False) as journal:
+        worker = _named(config.workdir, config.withdraw, [state.worker for state in journal.workers()])
+        return worker, withdraw(journal, config.workdir, worker, config.decided_by, paid=config.paid)
+
+
 def _named(workdir: Path, typed: str, names: list[str]) -> str:
-    """The pseudonym that is typed as a whole, by its beginning, or by the name on an invitation of `ctxr serve`."""
+    """The pseudonym that is typed as a whole, by its beginning, by the name of an invitation, the name with which somebody came
+    in, or their id on Prolific; the history shows no name."""
     begin = [worker for worker in names if worker.startswith(typed)] if len(typed) > len("w-") else []
     if typed in names or len(begin) == 1:
         return typed if typed in names else begin[0]
-    invited = pseudonym(read_key(private_folder(workdir)), "local", f"team/{typed}")
-    if invited in names:
-        return invited
+    hide_word(typed)
+    key, own = read_key(private_folder(workdir)), (f"team/{typed}", f"open/{typed.casefold()}")
+    for worker in (*(pseudonym(key, "local", name) for name in own), pseudonym(key, "prolific", typed)):
+        if worker in names:
+            return worker
     what = f"{len(begin)} workers begin with" if begin else "no worker is called"
     raise UsageError(f"{what} {typed!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")

@@ -95,7 +95,7 @@ def test_who_agrees_ticks_a_box_that_was_empty_and_is_enrolled_then(make_crowd: 
     again = crowd.invited("ada")
     assert read(again.get("/next")).headline.endswith("marked image")
     shown = read(again.get("/consent"))
-    assert (shown.headline, shown.forms) == (TITLE, [])
+    assert (shown.headline, [form.action for form in shown.forms]) == (TITLE, ["/consent/withdraw"])
     assert crowd.site.journal.consents() == [(crowd.site.texts.version, "en", 1)]
 
 
@@ -151,7 +151,75 @@ def test_nobody_agrees_for_another_or_to_what_they_did_not_read(
     assert visitor.post("/consent/agree", data=body, headers=headers).status_code == 403
     assert crowd.visitor().post("/consent/agree", data=body).status_code == 403
     assert crowd.site.journal.workers() == []
+    agree(visitor)
+    own = read(visitor.get("/consent")).form("/withdraw").fields["csrf"]
+    forged = csrf | {"another act": page.form("/agree").fields["csrf"], "elsewhere": own}
+    leaving = {"csrf": forged[attack], "sure": "yes"}
+    assert visitor.post("/consent/withdraw", data=leaving, headers=headers).status_code == 403
+    assert crowd.visitor().post("/consent/withdraw", data=leaving).status_code == 403
+    assert crowd.site.journal.changes(crowd.worker("ada")) == []
     assert visitor.post("/consent/whatever", data=page.form("/agree").fields).status_code == 404
+
+
+def withdraw(visitor: TestClient) -> HtmlReader:
+    """The page after asking to withdraw, and saying so once more."""
+    asked_again = read(read(visitor.get("/consent")).form("/withdraw").send(visitor))
+    return read(asked_again.form("/withdraw").send(visitor))
+
+
+def test_who_withdraws_is_asked_once_more_and_gets_no_more_work(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(UNITS["describe"], UNITS["entail"], texts=plain(consent_of(tmp_path / "study")), bundle=1)
+    visitor, page = asked(crowd)
+    assert [form for form in page.forms if form.action.endswith("/withdraw")] == []
+    page = agree(visitor)
+    once = read(read(visitor.get("/consent")).form("/withdraw").send(visitor))
+    assert once.headline.startswith("Do you want to withdraw")
+    assert (crowd.site.journal.changes(crowd.worker("ada")), "/next" in once.links) == ([], True)
+    left = read(once.form("/withdraw").send(visitor))
+    assert left.headline == "You have withdrawn from this study"
+    (change,) = crowd.site.journal.changes(crowd.worker("ada"))
+    assert (change.after, change.by) == ("blocked", "worker")
+    for path in ("/next", "/consent", "/next?more=1"):
+        assert read(visitor.get(path)).headline == left.headline
+    values = {"description": GOOD} if "description" in page.form().fields else {"verdict": "neutral"}
+    late = page.form().send(visitor, **values)
+    assert (late.status_code, read(late).headline) == (403, left.headline)
+    assert once.form("/withdraw").send(visitor).status_code == 200
+    assert len(crowd.site.journal.changes(crowd.worker("ada"))) == 1
+
+
+def test_who_withdrew_is_not_recorded_again(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(UNITS["describe"], texts=plain(consent_of(tmp_path / "study")))
+    visitor, page = asked(crowd)
+    form = page.form("/agree")
+    agree(visitor)
+    worker, now = crowd.worker("ada"), crowd.site.now()
+    crowd.site.journal.withdraw(worker, "lead", now, lambda _: None)
+    crowd.site.identities.forget(worker, paid=True)
+    again = crowd.invited("ada")
+    assert read(again.get("/next")).headline == "You have withdrawn from this study"
+    assert read(form.send(visitor, agree="yes")).headline == "You have withdrawn from this study"
+    assert (crowd.site.identities.knows(worker), crowd.site.journal.consents()) == (False, [])
+
+
+@pytest.mark.parametrize(("worked", "told"), [(True, "to be paid"), (False, "return your submission")])
+def test_a_participant_who_withdraws_is_paid_for_what_they_gave_and_else_returns(
+    make_crowd: MakeCrowd, tmp_path: Path, worked: bool, told: str
+) -> None:
+    texts = plain(consent_of(tmp_path / "study"))
+    crowd = make_crowd(*ENTAIL, texts=texts, studies={"pilot": pays(bundle=9)})
+    guest = crowd.visitor()
+    guest.get(entry())
+    page = agree(guest)
+    if worked:
+        page.form().send(guest, verdict="neutral")
+    left = withdraw(guest)
+    assert left.headline == "You have withdrawn from this study"
+    for text in (left.text, read(guest.get("/next")).text):
+        assert (told in text, "C1DONE" in text) == (True, worked)
+    assert crowd.visits()[0].ending == ("stopped" if worked else "")
+    crowd.site.journal.withdraw(crowd.visits()[0].worker, "lead", crowd.site.now(), lambda _: None)
+    assert told in read(guest.get("/next")).text
 
 
 def test_a_stranger_is_asked_to_sign_in_and_a_study_without_consent_asks_none(

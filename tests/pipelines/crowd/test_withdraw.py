@@ -1,0 +1,215 @@
+"""`ctxr workers --withdraw`: everything of one person goes, from the journal to the dataset, and all are paid."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ctxr.annotation.answers import run as import_answers
+from ctxr.annotation.artifacts import read_judgments
+from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.confirmation import ask_to_withdraw
+from ctxr.annotation.journal.identities import FILE, Identities, read_visits
+from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.overview import overview
+from ctxr.annotation.pseudonyms import read_key
+from ctxr.cli.app import app
+from ctxr.engine.history import HISTORY, recorded
+from ctxr.engine.progress import SILENT
+from ctxr.errors import DryRun, UsageError
+from ctxr.pipelines.crowd.aggregate import run as aggregate
+from ctxr.pipelines.crowd.config import Aggregate, Serve, Workers
+from ctxr.pipelines.crowd.export_tasks import run as export_tasks
+from ctxr.pipelines.crowd.serve import open_site
+from ctxr.pipelines.crowd.workers import run
+from ctxr.pipelines.sharing.config import Export
+from ctxr.pipelines.sharing.export import run as export
+from tests.annotation.journal.study import START, after, values
+from tests.annotation.platforms.participants import give, listing, participant, served
+from tests.pipelines.report_artifacts import project
+
+ODD = "Ada\n<b>Lovelace</b>"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A study of descriptions, in which ada wrote, and ben and cy looked for what she wrote."""
+    work = project(tmp_path / "work", videos=2, sets=2, photos=0)
+    export_tasks(ExportTasks(task="describe", workdir=work, targets=1, disjoint="none"))
+    journal, people = served(work), Identities(work / "crowd" / "private", read_key(work / "crowd" / "private"))
+    for name in (ODD, "Ben", "Cy"):
+        journal.enrol(people.worker("local", f"team/{name}"), "local", START)
+    people.close()
+    ada, ben, cy = names(work)
+    for worker, count in ((ada, 2), (ben, 1)):
+        for _ in range(count):
+            answer(journal, worker, "describe")
+    for worker in (ada, ben, cy):
+        while answer(journal, worker, "retrieve"):
+            pass
+    journal.close()
+    return work
+
+
+def names(work: Path) -> list[str]:
+    private = work / "crowd" / "private"
+    people = Identities(private, read_key(private))
+    known = {name: worker for worker, name in people.names().items()}
+    people.close()
+    return [known[name] for name in (ODD, "Ben", "Cy")]
+
+
+def answer(journal: Journal, worker: str, task: str) -> bool:
+    lease = journal.lease(worker, after(0), [task])
+    if not hasattr(lease, "token"):
+        return False
+    filled = values(lease.unit, random.Random(f"{worker}{lease.unit.id}"))
+    journal.submit(lease.token, worker, filled, after(1))
+    return True
+
+
+def files_with(folder: Path, *words: str) -> set[str]:
+    """The files below a folder in which one of the words stands."""
+    needles = [form for word in words for form in (word.encode(), json.dumps(word)[1:-1].encode())]
+    files = {file for file in folder.rglob("*") if file.is_file() and any(one in file.read_bytes() for one in needles)}
+    return {file.relative_to(folder).as_posix() for file in files}
+
+
+def test_all_of_one_person_goes_and_the_dataset_is_made_without_them(work: Path) -> None:
+    ada, ben, cy = names(work)
+    before = aggregate(Aggregate(workdir=work, resamples=20))
+    export(Export(workdir=work, to="croissant"))
+    texts = tuple(row.text for row in read_judgments(work / "judgments").texts if row.author == ada)
+    assert (len(texts), before.counts["queries"]) == (2, 3)
+    owed = {row[0]: row[4] for row in run(Workers(workdir=work)).owed.rows}
+    report = run(Workers(workdir=work, withdraw=ODD))
+    told = "\n".join(report.withdrawn)
+    assert f"{work / 'dataset'} was made with these answers: ctxr aggregate" in told
+    assert f"{work / 'export-croissant'} was made" in told
+    assert f"{ada} is still owed {owed[ada]:.2f} USD" in told
+    assert {row[0]: row[4] for row in report.owed.rows} == owed
+    assert ben in {row.worker for row in report.workers} <= {ben, cy}
+    assert files_with(work / "crowd", *texts, ODD) == set()
+    assert files_with(work / "judgments", ada, *texts) == set()
+    again = aggregate(Aggregate(workdir=work, resamples=20))
+    assert again.counts["queries"] == 1
+    assert files_with(work / "dataset", ada, *texts) == set()
+    # others describe what ada described
+    assert served(work).progress()["describe"].open == served(work).progress()["describe"].units - 1
+
+
+def test_a_dry_run_counts_and_a_second_run_with_paid_leaves_the_pseudonym_alone(work: Path) -> None:
+    ada, ben, _ = names(work)
+    config = Workers(workdir=work, withdraw=ODD)
+    before = {file: file.read_bytes() for file in work.rglob("*") if file.is_file() and "-shm" not in file.name}
+    with recorded(config, dry_run=True), pytest.raises(DryRun) as ended:
+        run(config)
+    assert (ended.value.plan["answers"], list(ended.value.plan["asked of others again"])) == (
+        3,
+        ["describe", "retrieve"],
+    )  # type: ignore[call-overload]
+    assert before.items() <= {file: file.read_bytes() for file in work.rglob("*") if file.is_file()}.items()
+    run(config)
+    paid = run(replace(config, paid=True))
+    assert ada not in {row[0] for row in paid.owed.rows}
+    assert ben in {row[0] for row in paid.owed.rows}
+    assert ada in {change.worker for change in paid.changes}
+    with pytest.raises(UsageError, match="'nobody'"):
+        run(Workers(workdir=work, withdraw="nobody"))
+    with pytest.raises(UsageError, match="--paid"):
+        run(Workers(workdir=work, paid=True))
+    with pytest.raises(UsageError, match="--withdraw"):
+        run(Workers(workdir=work, withdraw="Ben", settle=True))
+
+
+@pytest.mark.parametrize("step", ["compact", "forget", "merge"])
+def test_what_a_kill_leaves_behind_a_second_run_deletes(work: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    aggregate(Aggregate(workdir=work, resamples=20))
+    ada, *_ = names(work)
+    texts = tuple(row.text for row in read_judgments(work / "judgments").texts if row.author == ada)
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        target = {
+            "compact": "ctxr.annotation.journal.database.Database.compact",
+            "forget": "ctxr.annotation.journal.identities.Identities.forget",
+            "merge": "ctxr.pipelines.crowd.workers.merge_journal",
+        }[step]
+        patched.setattr(target, die)
+        with pytest.raises(KeyboardInterrupt):
+            run(Workers(workdir=work, withdraw=ODD))
+    run(Workers(workdir=work, withdraw=ODD))
+    assert files_with(work / "crowd", *texts, ODD) == set()
+    assert files_with(work / "judgments", ada, *texts) == set()
+
+
+def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(tmp_path: Path) -> None:
+    work = project(tmp_path / "work", videos=2, sets=2, photos=0)
+    config = ExportTasks(task="describe", workdir=work, targets=1, disjoint="none", backend="prolific")
+    export_tasks(replace(config, server="https://crowd.example.org", reward=300))
+    journal = served(work)
+    one, two = (participant(work, journal, f"{name}" * 24) for name in "ab")
+    for worker in (one, two):
+        give(journal, worker, "describe", 1)
+    journal.close()
+    private = work / "crowd" / "private"
+    (private / "prolific-submissions.json").write_text(json.dumps([{"participant_id": name * 24} for name in "ab"]))
+    taken = listing(work, **{"a" * 24: "APPROVED", "b" * 24: "APPROVED"})
+    assert import_answers(taken).new == 2
+    run(Workers(workdir=work, withdraw="a" * 24))
+    assert [visit.worker for visit in read_visits(private)] == sorted([one, two], key=[one, two].index)
+    assert files_with(private, "a" * 24) == {FILE}
+    assert "b" * 24 in (private / "prolific-submissions.json").read_text()
+    run(Workers(workdir=work, withdraw="a" * 24, paid=True))
+    assert files_with(private, "a" * 24) == set()
+    # the same list brings nobody back
+    assert import_answers(taken).new == 0
+    assert {row.worker for row in read_judgments(work / "judgments").answers} == {two}
+    assert files_with(work, "a" * 24) == set()
+
+
+def test_who_asks_gets_no_more_work_and_whoever_runs_the_study_is_told_how_to_delete(work: Path) -> None:
+    ada, ben, _ = names(work)
+    journal = served(work)
+    kept = aggregate(Aggregate(workdir=work, resamples=20, keep_blocked=True)).counts["queries"]
+    ask_to_withdraw(journal, ada, after(5))
+    ask_to_withdraw(journal, ada, after(6))
+    assert len(journal.changes(ada)) == 1
+    command = f"--withdraw {ada}"
+    assert command in "\n".join(overview(work, journal, journal.answered(), after(7)).stuck)
+    assert journal.lease(ada, after(7)) == journal.stopped(ada)
+    report = run(Workers(workdir=work))
+    assert [command in line for line in report.leaving] == [True]
+    assert aggregate(Aggregate(workdir=work, resamples=20, keep_blocked=True)).counts["queries"] < kept
+    assert command in CliRunner().invoke(app, ["workers", "-w", str(work)]).output.replace("\n", "")
+    # a change of mind
+    run(Workers(workdir=work, undo=(ada,), reason="they wrote to us"))
+    assert run(Workers(workdir=work)).leaving == ()
+    assert journal.stopped(ada) is None
+    run(Workers(workdir=work, block=(ben,), reason="copies"))
+    assert run(Workers(workdir=work)).leaving == ()
+    journal.close()
+
+
+def test_no_name_that_is_typed_is_kept_in_the_history(work: Path) -> None:
+    shown = CliRunner().invoke(app, ["workers", "-w", str(work), "--withdraw", "Ben"])
+    assert shown.exit_code == 0, shown.output
+    (line,) = (work / HISTORY).read_text().splitlines()[-1:]
+    assert json.loads(line)["words"][-2:] == ["--withdraw", "***"]
+    assert "Ben" not in line
+
+
+def test_a_server_that_goes_on_serves_nothing_of_it(work: Path) -> None:
+    ada, _, cy = names(work)
+    site = open_site(Serve(workdir=work), "http://x", SILENT).site
+    run(Workers(workdir=work, withdraw=ODD))
+    assert site.journal.done_by(ada) == 0
+    lease = site.journal.lease(cy, after(9), ["describe"])
+    assert hasattr(lease, "token")
+    site.journal.close()
+    site.identities.close()
