@@ -320,7 +320,8 @@ class JudgmentStage(Stage[ImportInputs]):
             every, before = _without(inputs.gone, every, before)
             earlier = [row for row in earlier if row.worker not in inputs.gone[0]]
         tasks = [one for one in every if one.name in inputs.tasks]
-        told = {(row.unit, row.worker) for row in (*(before.answers if before else ()), *earlier)}
+        told = {(one.unit, one.worker) for one in before.answers} if before else set()
+        told |= {(row.unit, row.worker) for row in earlier}
         arrivals = arrivals_of(config, self.file, tasks, told, progress).without(inputs.gone[0])
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")

@@ -552,7 +552,10 @@ class Journal:
         query = select(row.worker, row.task, row.backend, row.microseconds).order_by(row.number)
         with self._reading() as tx:
             rows = tx.connection.execute(query)
-            return [Earned(*who, None if took is None else took / 1e6) for *who, took in rows]
+            return [
+                Earned(worker, task, backend, None if took is None else took / 1e6)
+                for worker, task, backend, took in rows
+            ]
 
     def close(self) -> None:
         """Let go of the database."""
