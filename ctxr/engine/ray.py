@@ -80,7 +80,7 @@ def _cluster(address: str, workers: int) -> Iterator[int]:
             ray.init(address or "local", **options)
         except (OSError, RuntimeError, ValueError, RayError) as error:
             problem = f"Ray {f'at {address} cannot be reached' if address else 'does not start'}: {_line(error)}"
-            hint = "ray status shows whether it runs; if it wants a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN say which"
+            hint = "ray status shows whether it runs; once it does, run the same command again (RAY_AUTH_TOKEN, if it asks for one)"
             hint = hint if address else "use --engine processes"
             raise CtxrError(problem, hint) from error
     try:

@@ -1,14 +1,20 @@
 """Embeddings on disk, as memory-mapped float32 matrices of unit vectors, and distances between them."""
 
+import errno
+import resource
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError
 from ctxr.store.atomic import disk_errors
+
+_OPEN_FILES = 1 << 17
 
 Vectors = npt.NDArray[np.float32]
 
@@ -19,14 +25,29 @@ def save_vectors(path: Path, vectors: Vectors) -> None:
         np.save(stream, np.ascontiguousarray(vectors, dtype=np.float32), allow_pickle=False)
 
 
+@cache
+def _allow_open_files() -> None:
+    """As many as the system allows, up to a bound: an array that is memory-mapped keeps its file open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if resource.RLIM_INFINITY != soft < most:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def load_array(path: Path, what: str) -> npt.NDArray[Any]:
-    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or is not `what` it should be."""
+    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or is not `what` it should be; CtxrError for
+    what the system refuses."""
+    _allow_open_files()
     try:
         if path.stat().st_size == 0:
             raise ValueError("empty file")
         return cast("npt.NDArray[Any]", np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
+    except OSError as error:
+        hint = "allow more of them with ulimit -n" if error.errno == errno.EMFILE else "run the same command again"
+        raise CtxrError(f"{path} cannot be read: {error.strerror}", hint) from error
     except Exception as error:  # NumPy reads a damaged header with Python's tokenizer, which raises errors of its own
         raise DataError(f"{path} is not {what}: {error}") from error
 

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from glob import has_magic
 from importlib import import_module
@@ -128,7 +129,9 @@ class Store:
 
     def send(self, file: Path, name: str) -> None:
         """Copy a file of this machine to a name below the URL."""
-        self._call(lambda: self.fs.put_file(str(file), self._below(name)))
+        target = self._below(name)
+        with disk_errors(Path(target)) if self.scheme == "file" else nullcontext():
+            self._call(lambda: self.fs.put_file(str(file), target))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file below the URL in one step."""

@@ -10,7 +10,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError, DryRun, UsageError, plural
 from ctxr.pipelines.sharing.config import Push, TransferReport
-from ctxr.store.artifacts import MANIFEST, Manifest, open_artifact
+from ctxr.store.artifacts import MANIFEST, MARKER, Manifest, open_artifact
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.remote import AT_ONCE, OBJECTS, READ_ONLY, NotThereError, Store, shown
@@ -27,10 +27,8 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
     files, folder = contents(artifact), artifact.path.resolve()
     with suppress(NotThereError):
         there = {file.inside: file.bytes for file in store.files()}
-    before = store.read(MANIFEST) if MANIFEST in there else b""
     kind = artifact.manifest.kind
-    if before and not config.yes and _kind(before) != kind:
-        raise UsageError(f"{shown(url)} holds no {kind} but something else", hint="another URL, or --yes")
+    before = _manifest(store, {*there}, config, kind)
     missing: dict[str, Path] = {}
     for name, digest in files.items():
         file = (folder / name).resolve()
@@ -60,6 +58,19 @@ def run(config: Push, progress: Progress = SILENT) -> TransferReport:
     if manifest != before:
         store.write(MANIFEST, manifest)
     return TransferReport(artifact.path, shown(url), kind, len(files), len(missing), size)
+
+
+def _manifest(store: Store, there: set[str], config: Push, kind: str) -> bytes:
+    """The manifest of what was pushed to the URL before; nothing where there is none. Raises UsageError for anything else."""
+    # only what was pushed keeps its files by their hash: a manifest beside anything else is that of an artifact in use
+    if {MANIFEST, MARKER} & there and not any(name.startswith(f"{OBJECTS}/") for name in there):
+        raise UsageError(
+            f"{shown(store.url)} is an artifact that commands read, not a copy", hint="push to another URL"
+        )
+    before = store.read(MANIFEST) if MANIFEST in there else b""
+    if before and not config.yes and _kind(before) != kind:
+        raise UsageError(f"{shown(store.url)} holds no {kind} but something else", hint="another URL, or --yes")
+    return before
 
 
 def _kind(manifest: bytes) -> str:

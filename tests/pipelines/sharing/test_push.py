@@ -1,5 +1,6 @@
 """`ctxr push`: what is there is not sent again, and a reader never sees half an artifact, whenever the run is killed."""
 
+import errno
 import random
 import shutil
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from ctxr.errors import DataError, DryRun, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.sharing import pull, push
 from ctxr.pipelines.sharing.config import Pull, Push, TransferReport
 from ctxr.store.artifacts import MANIFEST, MARKER, Content, Parent, finish, open_artifact
@@ -211,3 +212,22 @@ def test_an_interrupted_push_sends_the_rest(built: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Store, "send", copy)
     report = send(built, url)
     assert report.copied == len({*fsspec.filesystem("memory").ls(f"/bucket/x/{OBJECTS}", detail=False)}) - len(sent)
+
+
+def test_nothing_is_pushed_over_an_artifact_in_use(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built, other := tmp_path / "other")
+    for target in (other, built):
+        with pytest.raises(UsageError, match="is an artifact"):
+            send(built, target.as_uri(), yes=True)
+    assert same_tree(built, other)
+
+
+def test_a_full_disk_is_told_by_the_file_that_finds_no_room(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", source)
+
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.put_file", full)
+    with pytest.raises(CtxrError, match=rf"disk is full: {tmp_path}/there/files/\w+ "):
+        send(built, (tmp_path / "there").as_uri())
