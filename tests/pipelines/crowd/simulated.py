@@ -33,12 +33,12 @@ BASE = "https://crowd.example.org"
 
 ROLES = (
     "corrects", "careful", "refuses", "returns", "blocked", "careful",
-    "corrects", "refuses", "returns", "careful", "careless", "careful",
+    "corrects", "refuses", "returns", "careful", "careless", "withdraws",
 )  # fmt: skip
 """What becomes of people, in turn; every second one reads Arabic.
 
 `refuses` does not agree, `returns` gives the submission back after three answers, `blocked` is blocked by whoever runs the study after
-three answers, `careless` fails the practice, `corrects` corrects their first description.
+three answers, `careless` fails the practice, `corrects` corrects their descriptions, `withdraws` does so in the end.
 """
 
 

@@ -21,7 +21,7 @@ from ctxr.pipelines.crowd import settle as settling
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import read_table
-from tests.pipelines.crowd.simulated import ADDRESS, BASE, Participant, StudiesOnProlific, Study
+from tests.pipelines.crowd.simulated import ADDRESS, BASE, ROLES, Participant, StudiesOnProlific, Study
 from tests.pipelines.world_dataset import write_world_dataset
 
 CONSENT = {
@@ -29,6 +29,8 @@ CONSENT = {
     "consent.ar": "# عن الدراسة\n\n<ada@example.org>\n",
 }
 PRACTICE = 2
+STAYING = ("careful", "corrects", "withdraws")
+"""Roles of those who come back for the second study."""
 PROTOCOL = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
 
 
@@ -53,17 +55,33 @@ def total(work: Path) -> float:
     return round(sum(float(row["reward"]) + float(row["bonus"]) for row in pay_sheet(work)), 2)
 
 
-def told(work: Path, study: Study) -> Counter[str]:
-    """What became of each acknowledged answer; fails where an answer is nowhere."""
+def withdraw(work: Path, person: Participant) -> set[tuple[str, str]]:
+    """Delete the data of a person; the answers, by unit and worker, that go: theirs, and those to their descriptions."""
+    answered = read_judgments(work / "judgments")
+    own = {one.key(): one for one in answered.answers if one.worker == person.worker}
+    built = {one.key() for one in answered.answers if person.worker in answered.units[one.unit].authors}
+    report = ctxr.workers(workdir=work, withdraw=person.worker)
+    assert f" {len(own)} answers " in report.withdrawn[0]
+    texts = [text.encode() for one in own.values() for text in one.values.get(describe.FIELD, ())]
+    assert texts
+    ctxr.aggregate(workdir=work, resamples=10)
+    files = [file for name in ("judgments", "dataset", "crowd") for file in (work / name).rglob("*") if file.is_file()]
+    assert not [file for file in files if any(text in file.read_bytes() for text in texts)]
+    return own.keys() | built
+
+
+def told(work: Path, study: Study, gone: set[tuple[str, str]]) -> Counter[str]:
+    """What became of each acknowledged answer, but for those that are `gone`; fails where an answer is nowhere."""
     answered, dataset = read_judgments(work / "judgments"), work / "dataset"
     refused = {(row.unit, row.worker) for row in read_table(work / "judgments" / REFUSED, Refusal)}
     taken = {one.key(): one for one in answered.answers}
-    assert refused.isdisjoint(taken)
-    assert study.sent.keys() == refused | taken.keys()
+    assert not refused & taken.keys()
+    assert not gone & (refused | taken.keys())
+    assert study.sent.keys() == refused | taken.keys() | gone
     for key, answer in taken.items():
         given = {name: " ".join(texts) for name, texts in answer.values.items()}
         assert given == study.sent[key]
-    found = Counter({"refused": len(refused)})
+    found = Counter({"refused": len(refused), "withdrawn": len(gone)})
     reported = {row.key(): row.code for row in read_table(dataset / REPORTED, Reported)}
     queries = {row.id for row in read_table(dataset / "queries.jsonl", Query)}
     texts = {row.id: row.text for row in read_table(dataset / "texts.jsonl", Text)}
@@ -131,26 +149,25 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     before = len(study.sent)
     found = export(work, "retrieve", None, per_submission=8)
     with study.served():
-        study.work_on(found, [person for person in people if person.role in ("careful", "corrects")], every)
+        study.work_on(found, [person for person in people if person.role in STAYING], every)
     with pytest.warns(ctxr.CtxrWarning, match=f"^{len(study.sent) - before} answers"):
         ctxr.workers(workdir=work)  # those that were imported are not left out
     ctxr.import_answers(platform_of="prolific", workdir=work)
-    # who withdraws, withdraws here: before the study is aggregated and settled
-
+    roles = {role: [person for person in people if person.role == role] for role in ROLES}
+    gone = set[tuple[str, str]]().union(*(withdraw(work, person) for person in roles["withdraws"]))
     aggregated = ctxr.aggregate(workdir=work, resamples=50)
-    became = told(work, study)
+    became = told(work, study, gone)
     assert study.kills >= count // 6
     assert aggregated.counts["queries"] == became["described, kept"]
     assert became.keys() >= {
         "checks", "refused", "described, kept", "described, writer_blocked", "found, kept", "describe cannot_tell", "retrieve broken",
     }  # fmt: skip
 
-    roles = {role: [person for person in people if person.role == role] for role in {one.role for one in people}}
     assert all(person.before >= 9 and person.agreed == (person.role != "refuses") for person in people)
     assert all(bool(person.codes) == (person.role not in ("refuses", "returns")) for person in people)
     assert {row["status"] for row in prolific.rows.values()} == {"AWAITING REVIEW", "RETURNED"}
     report = ctxr.workers(workdir=work, settle=True)
-    agreed = Counter(person.language.tag for person in people if person.agreed)
+    agreed = Counter(person.language.tag for person in people if person.agreed and person not in roles["withdraws"])
     assert {row[1]: row[2] for row in report.consents.rows} == agreed
     journal = read_journal(work / "crowd" / "answers.sqlite")
     assert sorted(journal.blocked()) == sorted(
