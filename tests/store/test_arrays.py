@@ -19,11 +19,11 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 try:
     print(len([load_vectors(Path(sys.argv[1])) for _ in range(100)]))
 except CtxrError as error:
-    print(type(error).__name__, error.hint)
+    print(error.hint.split()[-2:])
 """
 
 
-@pytest.mark.parametrize(("hard", "said"), [(200, "100"), (64, "CtxrError allow more of them with ulimit -n")])
+@pytest.mark.parametrize(("hard", "said"), [(200, "100"), (64, "['ulimit', '-n']")])
 def test_as_many_files_are_open_as_the_system_allows(tmp_path: Path, hard: int, said: str) -> None:
     save_vectors(tmp_path / "vectors.npy", np.eye(4, dtype=np.float32))
     command = [sys.executable, "-c", OPENED, str(tmp_path / "vectors.npy"), "64", str(hard)]

@@ -1,7 +1,7 @@
 """Every kind of page for who cannot see it, or sees it otherwise: what axe finds, on a screen and a phone, light and dark, and from
 right to left."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -273,11 +273,11 @@ def review(walk: Walk) -> Iterator[None]:
 
 
 TASKS = ("describe", "retrieve", "tag", "entail", "review")
-TRANSLATED: dict[str, Way] = {
+TRANSLATED: Mapping[str, Way] = {
     one.__name__: one
     for one in (sign_in, invitation, consent, instructions, practice, dialogue, answers, message, completion, ends)
 } | {f"work: {task}": partial(work, task=task) for task in TASKS}
-ENGLISH: dict[str, Way] = {"run": running, "sets": review}
+ENGLISH: Mapping[str, Way] = {"run": running, "sets": review}
 """Ways through the pages of those who run a study, and of those who review sets, which are in English for all."""
 
 SEVERAL = (
