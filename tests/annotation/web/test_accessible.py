@@ -310,7 +310,7 @@ def test_a_page_has_no_fault_that_axe_finds_and_no_side_scrolls(
     tab = context.new_page()
     tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
-    for _ in (TRANSLATED | ENGLISH)[way](Walk(tab, make_crowd, tmp_path)):
+    for _ in ({**TRANSLATED, **ENGLISH})[way](Walk(tab, make_crowd, tmp_path)):
         direction = "rtl" if language == "ar" else "ltr"
         assert tab.evaluate("[document.documentElement.lang, document.dir]") == [language, direction]
         look(tab, screens)

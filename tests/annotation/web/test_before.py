@@ -301,7 +301,7 @@ def test_practice_says_what_was_right_and_marks_it_and_hidden_questions_do_not(m
         told = form.send(visitor, pick=form.offered["pick"][right])
         assert read(told).headline.endswith("is right" if right else "not the one")
         assert told.text.count('class="tile right"') == 1
-        assert told.text.count('class="tile chosen"') == (not right)
+        assert told.text.count('class="tile wrong"') == (not right)
         assert told.text.index('class="tile right"') > told.text.index('<span class="place">1</span>')
         assert {visitor.get(image).status_code for image in read(told).images} == {200}
         assert read(visitor.get(form.action)).headline == read(told).headline
