@@ -34,6 +34,13 @@ STAYING = ("careful", "corrects", "withdraws")
 PROTOCOL = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
 
 
+COMES_OF_ALL = (
+    "checks", "refused", "described, writer_blocked", "describe cannot_tell",
+    "described, kept", "found, kept", "found, dropped", "describe broken", "retrieve broken", "withdrawn",
+)  # fmt: skip
+"""What becomes of some answers of a study of 24; the first four of one of 6 as well."""
+
+
 def export(work: Path, task: str, pictures: Path | None, per_submission: int) -> str:
     """Publish a study of a task; its id."""
     options = {"input": pictures} if pictures else {}
@@ -123,7 +130,7 @@ def _count_votes(answered: AggregatedAnswers, dropped: dict[str, DroppedText], b
     assert {row.query: row.right + row.wrong for row in dropped.values()} == {name: votes[name] for name in dropped}
 
 
-@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 13), pytest.param(24, 16, 20, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 13), pytest.param(24, 16, 15, marks=pytest.mark.prove)])
 def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, sets: int, every: int
 ) -> None:
@@ -159,9 +166,7 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     became = told(work, study, gone)
     assert study.kills >= count // 6
     assert aggregated.counts["queries"] == became["described, kept"]
-    assert became.keys() >= {
-        "checks", "refused", "described, kept", "described, writer_blocked", "found, kept", "describe cannot_tell", "retrieve broken",
-    }  # fmt: skip
+    assert +became >= Counter(dict.fromkeys(COMES_OF_ALL if count > 6 else COMES_OF_ALL[:4], 1))
 
     assert all(person.before >= 9 and person.agreed == (person.role != "refuses") for person in people)
     assert all(bool(person.codes) == (person.role not in ("refuses", "returns")) for person in people)
