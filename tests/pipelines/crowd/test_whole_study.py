@@ -3,6 +3,7 @@
 import csv
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ from ctxr.pipelines.crowd import settle as settling
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import read_table
-from tests.pipelines.crowd.simulated import ADDRESS, BASE, ROLES, Participant, StudiesOnProlific, Study
+from tests.pipelines.crowd.simulated import BASE, ROLES, Participant, StudiesOnProlific, Study
+from tests.pipelines.crowd.test_settle import ADDRESS
 from tests.pipelines.world_dataset import write_world_dataset
 
 CONSENT = {
@@ -31,7 +33,7 @@ CONSENT = {
 PRACTICE = 2
 STAYING = ("careful", "corrects", "withdraws")
 """Roles of those who come back for the second study."""
-PROTOCOL = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
+PROTOCOL: dict[str, Any] = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
 
 
 COMES_OF_ALL = (
@@ -43,7 +45,7 @@ COMES_OF_ALL = (
 
 def export(work: Path, task: str, pictures: Path | None, per_submission: int) -> str:
     """Publish a study of a task; its id."""
-    options = {"input": pictures} if pictures else {}
+    options: dict[str, Any] = {"input": pictures} if pictures else {}
     ctxr.export_tasks(
         task, workdir=work, backend="prolific", server=BASE, per_submission=per_submission, gold=work.parent / "pilot",
         launch=True, live=True, **PROTOCOL, **options,
@@ -65,8 +67,8 @@ def total(work: Path) -> float:
 def withdraw(work: Path, person: Participant) -> set[tuple[str, str]]:
     """Delete the data of a person; the answers, by unit and worker, that go: theirs, and those to their descriptions."""
     answered = read_judgments(work / "judgments")
-    own = {one.key(): one for one in answered.answers if one.worker == person.worker}
-    built = {one.key() for one in answered.answers if person.worker in answered.units[one.unit].authors}
+    own = {(one.unit, one.worker): one for one in answered.answers if one.worker == person.worker}
+    built = {(one.unit, one.worker) for one in answered.answers if person.worker in answered.units[one.unit].authors}
     report = ctxr.workers(workdir=work, withdraw=person.worker)
     assert f" {len(own)} answers " in report.withdrawn[0]
     texts = [text.encode() for one in own.values() for text in one.values.get(describe.FIELD, ())]
@@ -81,7 +83,7 @@ def told(work: Path, study: Study, gone: set[tuple[str, str]]) -> Counter[str]:
     """What became of each acknowledged answer, but for those that are `gone`; fails where an answer is nowhere."""
     answered, dataset = read_judgments(work / "judgments"), work / "dataset"
     refused = {(row.unit, row.worker) for row in read_table(work / "judgments" / REFUSED, Refusal)}
-    taken = {one.key(): one for one in answered.answers}
+    taken = {(one.unit, one.worker): one for one in answered.answers}
     assert not refused & taken.keys()
     assert not gone & (refused | taken.keys())
     assert study.sent.keys() == refused | taken.keys() | gone
