@@ -250,7 +250,7 @@ class Participant(Visitor):
             after, values = self._write(page, images[page.marked or ""])
         else:
             meant = next(address for address, image in images.items() if image == self.study.targets[text])
-            if self.role == "careless":
+            if self.role == "careless" or (unit.purpose == "work" and (self.number + self._answers) % 4 == 1):
                 meant = next(address for address in images if address != meant)
             after = self.send(page, retrieve.FIELD, [meant.rsplit("/", 1)[1]])
             values = {retrieve.FIELD: images[meant]}

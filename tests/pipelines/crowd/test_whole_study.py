@@ -3,6 +3,7 @@
 import csv
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ from ctxr.pipelines.crowd import settle as settling
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import read_table
-from tests.pipelines.crowd.simulated import ADDRESS, BASE, ROLES, Participant, StudiesOnProlific, Study
+from tests.pipelines.crowd.simulated import BASE, ROLES, Participant, StudiesOnProlific, Study
+from tests.pipelines.crowd.test_settle import ADDRESS
 from tests.pipelines.world_dataset import write_world_dataset
 
 CONSENT = {
@@ -31,12 +33,19 @@ CONSENT = {
 PRACTICE = 2
 STAYING = ("careful", "corrects", "withdraws")
 """Roles of those who come back for the second study."""
-PROTOCOL = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
+PROTOCOL: dict[str, Any] = {"qualification": PRACTICE, "disjoint": "none", "targets": 2}
+
+
+COMES_OF_ALL = (
+    "checks", "refused", "described, writer_blocked", "describe cannot_tell",
+    "described, kept", "found, kept", "found, dropped", "describe broken", "retrieve broken", "withdrawn",
+)  # fmt: skip
+"""What becomes of some answers of a study of 24; the first four of one of 6 as well."""
 
 
 def export(work: Path, task: str, pictures: Path | None, per_submission: int) -> str:
     """Publish a study of a task; its id."""
-    options = {"input": pictures} if pictures else {}
+    options: dict[str, Any] = {"input": pictures} if pictures else {}
     ctxr.export_tasks(
         task, workdir=work, backend="prolific", server=BASE, per_submission=per_submission, gold=work.parent / "pilot",
         launch=True, live=True, **PROTOCOL, **options,
@@ -58,8 +67,8 @@ def total(work: Path) -> float:
 def withdraw(work: Path, person: Participant) -> set[tuple[str, str]]:
     """Delete the data of a person; the answers, by unit and worker, that go: theirs, and those to their descriptions."""
     answered = read_judgments(work / "judgments")
-    own = {one.key(): one for one in answered.answers if one.worker == person.worker}
-    built = {one.key() for one in answered.answers if person.worker in answered.units[one.unit].authors}
+    own = {(one.unit, one.worker): one for one in answered.answers if one.worker == person.worker}
+    built = {(one.unit, one.worker) for one in answered.answers if person.worker in answered.units[one.unit].authors}
     report = ctxr.workers(workdir=work, withdraw=person.worker)
     assert f" {len(own)} answers " in report.withdrawn[0]
     texts = [text.encode() for one in own.values() for text in one.values.get(describe.FIELD, ())]
@@ -74,7 +83,7 @@ def told(work: Path, study: Study, gone: set[tuple[str, str]]) -> Counter[str]:
     """What became of each acknowledged answer, but for those that are `gone`; fails where an answer is nowhere."""
     answered, dataset = read_judgments(work / "judgments"), work / "dataset"
     refused = {(row.unit, row.worker) for row in read_table(work / "judgments" / REFUSED, Refusal)}
-    taken = {one.key(): one for one in answered.answers}
+    taken = {(one.unit, one.worker): one for one in answered.answers}
     assert not refused & taken.keys()
     assert not gone & (refused | taken.keys())
     assert study.sent.keys() == refused | taken.keys() | gone
@@ -123,7 +132,7 @@ def _count_votes(answered: AggregatedAnswers, dropped: dict[str, DroppedText], b
     assert {row.query: row.right + row.wrong for row in dropped.values()} == {name: votes[name] for name in dropped}
 
 
-@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 13), pytest.param(24, 16, 20, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("count", "sets", "every"), [(6, 4, 13), pytest.param(24, 16, 15, marks=pytest.mark.prove)])
 def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, sets: int, every: int
 ) -> None:
@@ -159,9 +168,7 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     became = told(work, study, gone)
     assert study.kills >= count // 6
     assert aggregated.counts["queries"] == became["described, kept"]
-    assert became.keys() >= {
-        "checks", "refused", "described, kept", "described, writer_blocked", "found, kept", "describe cannot_tell", "retrieve broken",
-    }  # fmt: skip
+    assert +became >= Counter(dict.fromkeys(COMES_OF_ALL if count > 6 else COMES_OF_ALL[:4], 1))
 
     assert all(person.before >= 9 and person.agreed == (person.role != "refuses") for person in people)
     assert all(bool(person.codes) == (person.role not in ("refuses", "returns")) for person in people)
