@@ -98,7 +98,7 @@ def test_all_of_one_person_goes_and_the_dataset_is_made_without_them(work: Path)
     assert files_with(work / "crowd", *texts, ODD) == set()
     assert files_with(work / "judgments", ada, *texts) == set()
     again = aggregate(Aggregate(workdir=work, resamples=20))
-    assert again.counts["queries"] == 1
+    assert again.counts["queries"] + sum(again.counts["dropped"].values()) == 1  # ben's, which may lack ada's vote
     assert files_with(work / "dataset", ada, *texts) == set()
     # others describe what ada described
     assert served(work).progress()["describe"].open == served(work).progress()["describe"].units - 1
