@@ -187,6 +187,8 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     yield report.owed
     if report.consents.rows:
         yield report.consents
+    if report.exit and report.exit.rows:
+        yield report.exit
     yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
 

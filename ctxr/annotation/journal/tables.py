@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 5
+SCHEMA = 6
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -104,6 +104,15 @@ consent = _table(
     Column("at", _LONG, nullable=False),
 )
 """Who agreed to which version of the consent, in which language it was read, and when."""
+
+exit_answer = _table(
+    "exit_answer",
+    _text("worker", ForeignKey(worker.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    *map(_text, ("version", "question", "answer")),
+    Column("at", _LONG, nullable=False),
+)
+"""What workers answered to each question at the end, of which version; empty where they left it so."""
 
 room = _table(
     "room",

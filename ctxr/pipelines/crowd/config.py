@@ -253,7 +253,8 @@ class Workers(Options):
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
     time spent on dialogues that did not take place, which must be paid; `settled` what was done on Prolific; `consents` how many agreed
-    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted."""
+    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted; `exit` how many
+    answered the questions at the end."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -266,6 +267,7 @@ class WorkersReport(VerbReport):
     settled: Table | None = None
     leaving: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
+    exit: Table | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from ctxr.annotation.study import read_texts
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.site import Invitation
-from tests.annotation.test_study import CONSENT, folder_of
+from tests.annotation.test_study import CONSENT, EXIT, EXIT_AR, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import BASE, LANGUAGES, UNITS, Crowd
 from tests.annotation.web.reviewed import Reviewed
@@ -105,6 +105,29 @@ def consent(walk: Walk) -> Iterator[None]:
         expect(walk.tab.locator(".problems")).to_be_visible()
         yield
         walk.press("main form:last-of-type button")
+        yield
+
+
+def leaving(walk: Walk) -> Iterator[None]:
+    with walk.served(texts=read_texts(folder_of(walk.folder / "study", consent=CONSENT, consent_ar=ARABIC))) as made:
+        walk.invited(made)
+        walk.tab.locator("[name=agree]").check()
+        walk.press("main button")
+        walk.go("/consent")
+        for _ in range(3):
+            yield
+            if walk.tab.locator("form[action$=withdraw] button").count():
+                walk.press("form[action$=withdraw] button")
+
+
+def at_the_end(walk: Walk) -> Iterator[None]:
+    with walk.served(texts=read_texts(folder_of(walk.folder / "study", exit=EXIT, exit_ar=EXIT_AR))) as made:
+        walk.invited(made)
+        walk.go("/exit")
+        yield
+        walk.tab.locator("textarea").fill("a\u202eb")
+        walk.press("main .button")
+        expect(walk.tab.locator(".problems")).to_be_visible()
         yield
 
 
@@ -275,7 +298,20 @@ def review(walk: Walk) -> Iterator[None]:
 TASKS = ("describe", "retrieve", "tag", "entail", "review")
 TRANSLATED: Mapping[str, Way] = {
     one.__name__: one
-    for one in (sign_in, invitation, consent, instructions, practice, dialogue, answers, message, completion, ends)
+    for one in (
+        sign_in,
+        invitation,
+        consent,
+        leaving,
+        at_the_end,
+        instructions,
+        practice,
+        dialogue,
+        answers,
+        message,
+        completion,
+        ends,
+    )
 } | {f"work: {task}": partial(work, task=task) for task in TASKS}
 ENGLISH: Mapping[str, Way] = {"run": running, "sets": review}
 """Ways through the pages of those who run a study, and of those who review sets, which are in English for all."""
@@ -284,6 +320,7 @@ SEVERAL = (
     "sign_in",
     "invitation",
     "consent",
+    "leaving",
     "instructions",
     "practice",
     "answers",

@@ -205,12 +205,38 @@ def test_no_name_that_is_typed_is_kept_in_the_history(work: Path) -> None:
     assert "Ben" not in line
 
 
+def test_questions_at_the_end_are_counted_and_come_out_until_somebody_withdraws(work: Path) -> None:
+    ada, ben, _ = names(work)
+    journal = served(work)
+    for worker, said in ((ada, "too <b>long</b>"), (ben, "")):
+        journal.answer_exit(worker, "0a", [("Clear?", "Yes"), ("Hard?", said)], after(5))
+        journal.answer_exit(worker, "1b", [("Clear?", "No")], after(6))
+    journal.close()
+    aggregate(Aggregate(workdir=work, resamples=20))
+    file = work / "dataset" / "exit.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["worker"], row["question"], row["answer"]) for row in rows if row["worker"] == ada] == [
+        (ada, "Clear?", "Yes"), (ada, "Hard?", "too <b>long</b>"),
+    ]  # fmt: skip
+    assert len(rows) == 3
+    report = run(Workers(workdir=work))
+    assert report.exit is not None
+    assert report.exit.rows == (("0a", "Clear?", 2, 2), ("0a", "Hard?", 2, 1))
+    assert "Hard?" in CliRunner().invoke(app, ["workers", "-w", str(work)]).output
+    run(Workers(workdir=work, withdraw=ODD))
+    aggregate(Aggregate(workdir=work, resamples=20))
+    assert [json.loads(line)["worker"] for line in file.read_text().splitlines()] == [ben]
+    run(Workers(workdir=work, block=("Ben",), reason="copies"))
+    aggregate(Aggregate(workdir=work, resamples=20))
+    assert not file.exists()
+
+
 def test_a_server_that_goes_on_serves_nothing_of_it(work: Path) -> None:
     ada, _, cy = names(work)
     site = open_site(Serve(workdir=work), "http://x", SILENT).site
     run(Workers(workdir=work, withdraw=ODD))
     assert site.journal.done_by(ada) == 0
     lease = site.journal.lease(cy, after(9), ["describe"])
-    assert hasattr(lease, "token")
+    assert isinstance(lease, Lease)
     site.journal.close()
     site.identities.close()
