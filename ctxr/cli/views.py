@@ -172,6 +172,9 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
+    if report.data_protection:
+        yield Text(report.data_protection)
+        return
     yield Sentences("changed", report.changed)
     yield Sentences("withdrawn", report.withdrawn)
     yield Sentences("asked to withdraw", report.leaving)

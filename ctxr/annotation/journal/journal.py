@@ -34,6 +34,7 @@ from ctxr.annotation.journal import (
     worker_state,
 )
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
+from ctxr.annotation.journal.kept import KeptTable, kept_tables
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
@@ -574,6 +575,11 @@ class Journal:
                 Earned(worker, task, backend, None if took is None else took / 1e6)
                 for worker, task, backend, took in rows
             ]
+
+    def kept(self) -> list[KeptTable]:
+        """What the journal says about people."""
+        with self._reading() as tx:
+            return kept_tables(tx.connection, tables.metadata)
 
     def close(self) -> None:
         """Let go of the database."""

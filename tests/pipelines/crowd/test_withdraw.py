@@ -240,3 +240,27 @@ def test_a_server_that_goes_on_serves_nothing_of_it(work: Path) -> None:
     assert isinstance(lease, Lease)
     site.journal.close()
     site.identities.close()
+
+
+def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) -> None:
+    aggregate(Aggregate(workdir=work, resamples=20))
+    (work / "crowd" / "private" / "pay.csv").write_text("")
+    (work / "crowd" / "private" / f"{ODD[:3]}<b>").write_text("")
+    text = CliRunner().invoke(app, ["workers", "-w", str(work), "--data-protection"]).output
+    answers = len(read_judgments(work / "judgments").answers)
+    for part in (
+        "3 people took part",
+        f"### answer: {answers} rows about 3 people",
+        "### identity: 3 rows about 3 people",
+        "| `pay.csv` |",
+        "- `dataset`",
+        "- `judgments`",
+        "--withdraw NAME",
+    ):
+        assert part in text
+    for part in ("Prolific recruits", "Label Studio", "Lovelace", "<b>", "- `filtered`"):
+        assert part not in text
+    run(Workers(workdir=work, withdraw=ODD))
+    report = run(Workers(workdir=work, data_protection=True))
+    assert "### identity: 2 rows about 2 people" in report.data_protection
+    assert f"### answer: {answers - 3} rows" not in report.data_protection  # some of others went along
