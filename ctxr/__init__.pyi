@@ -144,7 +144,8 @@ def workers(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, An
 def workers(
     *, workdir: AnyPath = ..., database: str = ..., block: AnyPath | Sequence[AnyPath] = ..., allow: AnyPath | Sequence[AnyPath] = ...,
     undo: AnyPath | Sequence[AnyPath] = ..., reason: str = ..., decided_by: str = ..., withdraw: str = ..., paid: bool = ...,
-    settle: bool = ..., good: float = ..., poor: float = ..., dry_run: Literal[False] = ..., progress: bool = ...
+    data_protection: bool = ..., settle: bool = ..., good: float = ..., poor: float = ..., dry_run: Literal[False] = ...,
+    progress: bool = ...
 ) -> WorkersReport:
     """Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason."""
 

@@ -151,6 +151,17 @@ class DroppedText(Record, frozen=True):
     reason: str
 
 
+class ExitRow(Record, frozen=True):
+    """What a worker answered to a question at the end of the study; `number` of the question, from 0."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("worker", "number")
+
+    worker: str
+    number: int
+    question: str
+    answer: str
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The rows that an answer is worth, and whether it is `right`: the known truth; None if no truth is known."""

@@ -1,36 +1,47 @@
-"""What the people of a study read before they work: its information and consent, and the instructions of each task, in Markdown.
+"""What the people of a study read: its information and consent, the instructions of each task, and questions at the end, in Markdown.
 
-A researcher writes them into one folder: `consent.md`, `instructions-TASK.md`, and `consent.ar.md` for another language. Instructions
-that are not there are those of the package. Raw HTML is shown as text, and links lead to web pages and mailboxes only.
+A researcher writes them into one folder: `consent.md`, `instructions-TASK.md`, `exit.md`, and `consent.ar.md` for another language.
+Instructions that are not there are those of the package. Raw HTML is shown as text, and links lead to web pages and mailboxes only.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from ctxr.annotation.tasks import NAMES
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError, did_you_mean
 from ctxr.store.hashing import sha256_of
 
-CONSENT, INSTRUCTIONS = "consent", "instructions-{}"
+CONSENT, INSTRUCTIONS, EXIT = "consent", "instructions-{}", "exit"
 
-_KNOWN = (CONSENT, *(INSTRUCTIONS.format(task) for task in NAMES if task != "repeat"))
+_KNOWN = (CONSENT, EXIT, *(INSTRUCTIONS.format(task) for task in NAMES if task != "repeat"))
 _NAME = re.compile(rf"({'|'.join(_KNOWN)})(\.[a-z]{{2,3}}(-[A-Za-z0-9]+)*)?")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 
 
+class ExitQuestion(NamedTuple):
+    """A question at the end of a study, and what there is to choose from; nothing where people write."""
+
+    text: str
+    choices: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class StudyPage:
-    """A text of a study: its first heading, HTML of all that follows, and its language."""
+    """A text of a study: its first heading, HTML of all that follows (of exit questions, of what stands before them), and its language."""
 
     title: str
     html: str
     language: str
+    questions: tuple[ExitQuestion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,11 +52,13 @@ class StudyTexts:
         pages: by name, as `consent`, or name and language, as `consent.ar`.
         version: 12 hexadecimal digits that change with every change of a consent; empty where no consent is asked.
         contact: e-mail address of who answers questions; empty without a consent.
+        exit_version: the same as `version`, of the questions at the end.
     """
 
     pages: Mapping[str, StudyPage] = field(default_factory=dict)
     version: str = ""
     contact: str = ""
+    exit_version: str = ""
 
     def page(self, name: str, language: str = "en") -> StudyPage | None:
         """The text of that name in a language, such as pt-BR, or pt; else the English one, whose file names none; None without one."""
@@ -68,8 +81,33 @@ def page_of(text: str, where: Path) -> StudyPage:
     title = "".join(one.content for one in tokens[start + 1].children or ()).strip() if start is not None else ""
     if start is None or not title:
         raise DataError(f"{where} has no heading", hint="begin it with its title, such as # Information and consent")
-    html = _MARKDOWN.renderer.render(tokens[:start] + tokens[start + 3 :], _MARKDOWN.options, {})
-    return StudyPage(title, html, where.stem.partition(".")[2] or "en")
+    questions, end = tuple[ExitQuestion, ...](), len(tokens)
+    if where.stem.split(".")[0] == EXIT:
+        end = next((at for at, one in enumerate(tokens) if one.type == "heading_open" and one.tag == "h2"), end)
+        questions = questions_of(tokens[end:], where)
+        if not questions or end == start:
+            raise DataError(
+                f"{where} has no question below its title", hint="write each as a heading: ## How old are you?"
+            )
+    html = _MARKDOWN.renderer.render(tokens[:start] + tokens[start + 3 : end], _MARKDOWN.options, {})
+    return StudyPage(title, html, where.stem.partition(".")[2] or "en", questions)
+
+
+def questions_of(tokens: Sequence[Token], where: Path) -> tuple[ExitQuestion, ...]:
+    """The second-level headings, each with the items of the list below it. Raises DataError for anything else."""
+    questions: list[ExitQuestion] = []
+    for before, one in pairwise(tokens):
+        breaks = ("softbreak", "hardbreak")
+        text = "".join(" " if part.type in breaks else part.content for part in one.children or ()).strip()
+        if text and (before.type, before.tag) == ("heading_open", "h2"):
+            questions.append(ExitQuestion(text, ()))
+        elif text and before.type == "paragraph_open" and before.level > 1 and questions:
+            questions[-1] = ExitQuestion(questions[-1].text, (*questions[-1].choices, text))
+        elif text:
+            raise DataError(
+                f"{where}: {text!r} is neither a question nor a choice", hint="write it above the first question"
+            )
+    return tuple(questions)
 
 
 def read_texts(folder: Path | None) -> StudyTexts:
@@ -96,7 +134,16 @@ def read_texts(folder: Path | None) -> StudyTexts:
     }
     texts = {name: text for name, text in ours.items() if name.split(".")[0] not in own} | own
     pages = {name: page_of(text, (folder or Path()) / f"{name}.md") for name, text in texts.items()}
-    consents = {name: text for name, text in own.items() if name.split(".")[0] == CONSENT}
+    for name, page in pages.items():
+        shapes = [[len(one.choices) for one in each.questions] for each in (page, pages[name.split(".")[0]])]
+        if shapes[0] != shapes[1]:
+            raise DataError(
+                f"{folder}/{name}.md has other questions or choices than exit.md", hint="translate each of them"
+            )
+    consents, exits = (
+        {name: text for name, text in own.items() if name.split(".")[0] == kind} for kind in (CONSENT, EXIT)
+    )
+    exit_version = sha256_of(exits)[:12] if exits else ""
     if not consents:
-        return StudyTexts(pages)
-    return StudyTexts(pages, sha256_of(consents)[:12], _ADDRESS.findall(own[CONSENT])[0])
+        return StudyTexts(pages, exit_version=exit_version)
+    return StudyTexts(pages, sha256_of(consents)[:12], _ADDRESS.findall(own[CONSENT])[0], exit_version)

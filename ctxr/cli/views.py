@@ -172,6 +172,9 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
+    if report.data_protection:
+        yield Text(report.data_protection)
+        return
     yield Sentences("changed", report.changed)
     yield Sentences("withdrawn", report.withdrawn)
     yield Sentences("asked to withdraw", report.leaving)
@@ -187,6 +190,8 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     yield report.owed
     if report.consents.rows:
         yield report.consents
+    if report.exit and report.exit.rows:
+        yield report.exit
     yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
 

@@ -12,6 +12,9 @@ from ctxr.errors import CtxrError, DataError
 
 CONSENT = "# About the study\n\nYou describe images. Questions: <mailto:ada@example.org> or ben@example.org.\n"
 
+EXIT = "# Before you go\n\nThank you.\n\n## Was it clear?\n\n- Yes\n- Not <b>always</b>\n\n## What was *hard*?\n"
+EXIT_AR = "# قبل أن تذهب\n\n## هل كان واضحا؟\n\n- نعم\n- ليس دائما\n\n## ما الذي كان صعبا؟\n"
+
 
 def folder_of(root: Path, **texts: str) -> Path:
     """A folder of texts; a name's `_` is a dot."""
@@ -59,6 +62,36 @@ def test_every_task_has_instructions_with_good_and_bad_examples_and_no_consent_i
         assert (page is None) == (task == "repeat")  # a second look has those of the task that it repeats
         assert page is None or page.html.count("<blockquote>") >= 3
         assert page is None or [part in page.html for part in ("<h2>Good", "<h2>Not good")] == [True, True]
+
+
+def test_questions_at_the_end_are_headings_with_choices_or_a_field(tmp_path: Path) -> None:
+    texts = read_texts(folder_of(tmp_path / "one", exit=EXIT, exit_ar=EXIT_AR))
+    page, arabic = texts.page("exit"), texts.page("exit", "ar")
+    assert page is not None
+    assert arabic is not None
+    assert page.questions == (("Was it clear?", ("Yes", "Not <b>always</b>")), ("What was hard?", ()))
+    assert (page.title, page.html, len(texts.exit_version)) == ("Before you go", "<p>Thank you.</p>\n", 12)
+    assert [len(one.choices) for one in arabic.questions] == [2, 0]
+    assert (texts.version, texts.contact) == ("", "")
+    other = read_texts(folder_of(tmp_path / "two", exit=EXIT.replace("Thank", "Thanks to")))
+    assert other.exit_version not in ("", texts.exit_version)
+    assert read_texts(folder_of(tmp_path / "three", consent=CONSENT, exit=EXIT)).contact == "ada@example.org"
+
+
+@pytest.mark.parametrize(
+    ("text", "arabic", "told"),
+    [
+        ("# Title\n\nNo question.\n", "", "exit.md has no question"),
+        ("## A question?\n", "", "exit.md has no question"),
+        ("# T\n\n## A?\n\nA remark.\n", "", "'A remark.'"),
+        (EXIT, EXIT_AR.replace("- نعم\n", ""), "exit.ar.md has other"),
+        (EXIT, "# T\n\n## A?\n", "exit.ar.md has other"),
+    ],
+)
+def test_what_is_no_list_of_questions_is_refused(tmp_path: Path, text: str, arabic: str, told: str) -> None:
+    files = {"exit": text} | ({"exit_ar": arabic} if arabic else {})
+    with pytest.raises(DataError, match=re.escape(told)):
+        read_texts(folder_of(tmp_path, **files))
 
 
 class Parsed(HTMLParser):

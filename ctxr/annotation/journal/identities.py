@@ -9,6 +9,7 @@ import sqlalchemy as sql
 from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, delete, insert, select, update
 
 from ctxr.annotation.journal.database import Database, micros, moment
+from ctxr.annotation.journal.kept import KeptTable, kept_tables
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
@@ -23,6 +24,9 @@ _identity = Table(
     Column("platform", Text, nullable=False),
     Column("identity", Text, nullable=False),
     UniqueConstraint("platform", "identity"),
+    info={
+        "people": "worker: pseudonym; platform: where the person came from; identity: the name on their link or their id on the platform"
+    },
     sqlite_strict=True,
 )
 
@@ -37,6 +41,10 @@ _visit = Table(
     Column("answers", Integer, nullable=False),
     Column("began", Integer, nullable=False),
     Column("ending", Text, nullable=False),
+    info={
+        "people": "submission: id of the submission on Prolific; participant: id of the person there; study: id of the study there; "
+        "worker: pseudonym; door: name of the study here; answers: what they had given before; began: time; ending: how it ended"
+    },
     sqlite_strict=True,
 )
 
@@ -153,6 +161,14 @@ def read_visits(folder: Path) -> list[Visit]:
     with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
         rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
         return list(map(_visit_of, rows))
+
+
+def kept_identities(folder: Path) -> list[KeptTable]:
+    """What the file in `folder` says about people; nothing without one."""
+    if not (folder / FILE).is_file():
+        return []
+    with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
+        return kept_tables(connection, _metadata)
 
 
 def _visit_of(row: RowMapping) -> Visit:

@@ -34,11 +34,13 @@ from ctxr.annotation.journal import (
     worker_state,
 )
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
+from ctxr.annotation.journal.kept import KeptTable, kept_tables
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
     Earned,
+    ExitAnswer,
     GivenAnswer,
     Lease,
     NotAllowed,
@@ -193,6 +195,23 @@ class Journal:
         with self._reading() as tx:
             rows = tx.connection.execute(by_version.order_by(func.min(row.at), row.version, row.language))
             return [(version, language, int(count)) for version, language, count in rows]
+
+    def answer_exit(self, worker: str, version: str, answers: Iterable[tuple[str, str]], now: datetime) -> None:
+        """Keep question and answer of each question at the end; only the first time counts."""
+        with self._writing(now) as tx:
+            if tx.column(select(tables.exit_answer.c.number).where(tables.exit_answer.c.worker == worker)):
+                return
+            for number, (question, answer) in enumerate(answers):
+                columns = {"version": version, "question": question, "answer": answer, "at": tx.now}
+                tx.insert(tables.exit_answer, worker=worker, number=number, **columns)
+
+    def exit_answers(self, worker: str = "") -> list[ExitAnswer]:
+        """The answers of a worker, or of all, to the questions at the end, by worker and question."""
+        row = tables.exit_answer.c
+        query = select(row.worker, row.number, row.version, row.question, row.answer).order_by(row.worker, row.number)
+        with self._reading() as tx:
+            rows = tx.connection.execute(query.where(row.worker == worker) if worker else query)
+            return [ExitAnswer(*each) for each in rows]
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
@@ -556,6 +575,11 @@ class Journal:
                 Earned(worker, task, backend, None if took is None else took / 1e6)
                 for worker, task, backend, took in rows
             ]
+
+    def kept(self) -> list[KeptTable]:
+        """What the journal says about people."""
+        with self._reading() as tx:
+            return kept_tables(tx.connection, tables.metadata)
 
     def close(self) -> None:
         """Let go of the database."""

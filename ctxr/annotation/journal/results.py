@@ -116,6 +116,17 @@ class Withdrawal:
 
 
 @dataclass(frozen=True)
+class ExitAnswer:
+    """What a worker answered to a question at the end, of which version of the questions; empty where they left it so."""
+
+    worker: str
+    number: int
+    version: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Earned:
     """An answer of a worker that is owed: to which task, through which backend, and how long it took."""
 

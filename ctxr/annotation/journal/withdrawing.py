@@ -15,7 +15,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.dialogue import PAIR, SENDER
 from ctxr.store.records import Text
 
-_ABOUT = (tables.lease, tables.exposure, tables.consent, tables.message, tables.author)
+_ABOUT = (tables.lease, tables.exposure, tables.consent, tables.message, tables.author, tables.exit_answer)
 """Tables of which all rows of a worker go."""
 
 _answer, _unit = tables.answer.c, tables.unit.c

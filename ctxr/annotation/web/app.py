@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.web.after import ExitQuestions
 from ctxr.annotation.web.answers import OwnAnswers
 from ctxr.annotation.web.before import Introduction
 from ctxr.annotation.web.chat import Chat, UnitNotifier
@@ -28,13 +29,14 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
     chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Introduction(pages), OwnAnswers(pages, work)
-    run = RunPages(site)
+    run, after = RunPages(site), ExitQuestions(pages)
     shown: dict[str, Show] = {
         "/": sign_in.home,
         "/i/{token}": pages.invited,
         "/p/{study}": prolific.come,
         "/consent": before.consent,
         "/instructions/{task}": before.instructions,
+        "/exit": after.show,
         "/next": work.next,
         "/w/{link}": work.show,
         "/answers": answers.show,
@@ -53,6 +55,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/enter": sign_in.enter,
         "/i/{token}": pages.accept,
         "/consent/{act}": before.decide,
+        "/exit": after.answer,
         "/check": work.check,
         "/told/{number:int}": work.put_away,
         "/run/pause": run.pause,

@@ -224,6 +224,10 @@ class Pages(SignedPages):
         """Whether a worker left the study, or asked to."""
         return self.site.journal.stopped(worker) == WITHDRAWN
 
+    def asks_exit(self, worker: str) -> bool:
+        """Whether the study has questions at the end that the worker has not seen."""
+        return bool(self.site.texts.exit_version) and not self.site.journal.exit_answers(worker)
+
     def worker_of(self, invited: str) -> str:
         """The pseudonym of a member of a local team."""
         return self.site.pseudonym("local", invited)

@@ -201,6 +201,8 @@ class Work(Endpoints):
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
+        if lease.reason == "nothing_left" and self.pages.asks_exit(session.worker):
+            return self.pages.go("/exit")
         waits = lease.reason in ("wait", "paused")
         return self.pages.message(
             _(_TITLES[lease.reason]),

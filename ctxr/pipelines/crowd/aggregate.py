@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,10 +12,11 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.confirmation import leaving, unconfirmed_note
 from ctxr.annotation.forms import COMMENT, PROBLEM
+from ctxr.annotation.journal.results import ExitAnswer
 from ctxr.annotation.overview import unreachable_note
 from ctxr.annotation.project_journal import blocked_workers, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
-from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, Reported
+from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, ExitRow, Reported
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
@@ -30,14 +31,14 @@ from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
 from ctxr.pipelines.crowd.validation import Validation
-from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, picked_with, take_manifest
+from ctxr.store.artifacts import MANIFEST, Content, Parent, earlier_manifest, open_artifact, picked_with, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
 from ctxr.store.tables import PAYLOADS, payload_rows, pretty_json, read_payloads, read_table, write_table, write_tables
 
-CERTIFICATE, TABLES = "certificate.json", "tables.json"
+CERTIFICATE, TABLES, EXIT = "certificate.json", "tables.json", "exit.jsonl"
 
 R = TypeVar("R", bound=Record)
 
@@ -251,11 +252,13 @@ def _remove_stale(out: Path, wanted: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class AggregateInputs(Inputs):
-    """What aggregation reads: workers whose votes do not count, those who are or were blocked, and the separation to certify."""
+    """What aggregation reads: workers whose votes do not count, those who are or were blocked, the separation to certify, and what
+    people answered to questions at the end."""
 
     blocked: tuple[str, ...]
     replaced: tuple[str, ...]
     disjoint: str
+    exit: tuple[ExitAnswer, ...]
 
 
 @dataclass(eq=False)
@@ -294,7 +297,12 @@ class DatasetStage(Stage[AggregateInputs]):
         lists = {"blocked": blocked, "replaced": replaced}
         key = config.key() | {"disjoint": disjoint}
         key |= {name: sha256_of(workers) if workers else "" for name, workers in lists.items()}
-        return AggregateInputs(parents, key, blocked, replaced, disjoint)
+        with project_journal(config.workdir, config.database) as journal:
+            said = [
+                one for one in (journal.exit_answers() if journal else ()) if one.worker not in blocked and one.answer
+            ]
+        key |= {"exit": sha256_of(list(map(asdict, said)))} if said else {}
+        return AggregateInputs(parents, key, blocked, replaced, disjoint, tuple(said))
 
     def answered(self) -> AggregatedAnswers:
         """The answers but for those about pairs that an audit drew. Raises DataError where all of them are about revised labels."""
@@ -368,6 +376,13 @@ class DatasetStage(Stage[AggregateInputs]):
             write_bytes(out / name, pretty_json(content))
         lost = dict(sorted(Counter(row.reason for row in dropped).items()))
         names = [f"{name}.jsonl" for name in (*written, "dropped", "reported", "workers")]
+        if inputs.exit:
+            names.append(EXIT)
+            write_table(out / EXIT, (ExitRow(one.worker, one.number, one.question, one.answer) for one in inputs.exit))
+        # a table that has no rows any more leaves no file of an earlier run
+        earlier = earlier_manifest(out)
+        for name in set(earlier.files if earlier else ()).difference(names, documents):
+            (out / Path(name).name).unlink(missing_ok=True)
         counts = written | {"dropped": lost, "workers": len(workers), "blocked": len(blocked)}
         return Content([*names, *documents], counts, picked_with(answered.root))
 

@@ -227,6 +227,8 @@ class Workers(Options):
     is deleted."""
     paid: Switch = False
     """With --withdraw: they were paid, so delete what is owed and their submissions on Prolific, too."""
+    data_protection: Switch = False
+    """Print what is kept about people in this project, in Markdown, for an ethics application."""
     settle: Switch = False
     """Prolific: approve submissions that got a completion code, ask back those without answers, pay waiting, and write a pay sheet; with
     --dry-run first, nothing is sent."""
@@ -253,7 +255,8 @@ class Workers(Options):
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
     time spent on dialogues that did not take place, which must be paid; `settled` what was done on Prolific; `consents` how many agreed
-    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted."""
+    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted; `exit` how many
+    answered the questions at the end; `data_protection` what is kept about people, in Markdown."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -266,6 +269,8 @@ class WorkersReport(VerbReport):
     settled: Table | None = None
     leaving: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
+    exit: Table | None = None
+    data_protection: str = ""
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,16 @@ def built_with(workdir: Path, words: Collection[str]) -> Iterator[str]:
         yield f"{page} was made with these answers: ctxr report makes it again"
 
 
+def holders(workdir: Path, words: Collection[str]) -> list[str]:
+    """The artifacts of a project in which one of `words` stands."""
+    needles, found = [word.encode() for word in words], []
+    for name, one in read_state(workdir).finished.items():
+        files = (file for file in one.path.rglob("*") if file.suffix in _TEXT and file.is_file())
+        if one.kind != IMAGE_SETS and any(_holds(file, needles) for file in files):
+            found.append(name)
+    return sorted(found)
+
+
 def _holds(file: Path, needles: Sequence[bytes]) -> bool:
     content = file.read_bytes()
     return any(re.search(rb"(?<!\w)" + re.escape(needle) + rb"(?!\w)", content) for needle in needles if needle)

@@ -9,7 +9,7 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.confirmation import leaving_notes, unconfirmed
 from ctxr.annotation.journal.journal import Journal, StateChange
-from ctxr.annotation.journal.results import Change, Earned, UnpaidWait
+from ctxr.annotation.journal.results import Change, Earned, ExitAnswer, UnpaidWait
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.owed import owed_table
 from ctxr.annotation.project_journal import project_journal
@@ -21,10 +21,12 @@ from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
 from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
+from ctxr.pipelines.crowd.data_protection import statement
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.settle import settle
 from ctxr.pipelines.crowd.withdraw import withdraw
 from ctxr.store.atomic import DRY_RUN
+from ctxr.store.tables import grouped
 
 
 def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
@@ -43,7 +45,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     blocked, changes = tuple[str, ...](), list[Change]()
     consents = list[tuple[str, str, int]]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
-    deleted, leaving = list[Earned](), list[str]()
+    deleted, leaving, said, kept = list[Earned](), list[str](), list[ExitAnswer](), ""
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
             blocked = journal.blocked()
@@ -52,6 +54,8 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             waited = tuple(journal.waited())
             consents = journal.consents()
             unpaid = [state.worker for state in unconfirmed(journal)]
+            said = journal.exit_answers()
+            kept = statement(journal, config.workdir) if config.data_protection else ""
             deleted, leaving = journal.earned(), leaving_notes(journal, config.workdir)
     rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
@@ -62,7 +66,14 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
     refused = refused_answers(source)
     tables = rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled
-    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn))
+    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn), _exit_table(said), kept)
+
+
+def _exit_table(said: list[ExitAnswer]) -> Table:
+    """How many answered each question at the end."""
+    asked = grouped(((one.version, one.number, one.question), one.answer != "") for one in said)
+    counts = tuple((version, text, len(given), sum(given)) for (version, _, text), given in sorted(asked.items()))
+    return Table("Questions at the end", ("version", "question", "asked", "answered"), counts)
 
 
 def changes_of(config: Workers) -> list[str]:

@@ -116,9 +116,9 @@ def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> No
     opener()
     database = Database(address)
     with database.writing() as connection:
-        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="6"))
+        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="7"))
     database.close()
-    with pytest.raises(DataError, match="has schema 6, this ctxr knows 5") as error:
+    with pytest.raises(DataError, match="has schema 7, this ctxr knows 6") as error:
         opener()
     told(error)
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from ctxr.annotation.journal import tables
+from ctxr.annotation.journal import identities, tables
 from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.kept import words_of
 from ctxr.annotation.journal.results import Earned, Lease, NotAllowed, Withdrawal
 from ctxr.annotation.journal.withdrawing import built_on
 from ctxr.annotation.protocol import Protocol
@@ -222,3 +223,24 @@ def test_no_byte_of_it_is_in_the_files_of_sqlite(tmp_path: Path) -> None:
     for one in (journal, reader):
         one.close()
     assert WROTE.encode() not in content()
+
+
+NOTHING = {"crowd_about", "crowd_image_set", "crowd_shown"}
+"""Tables that say nothing about people."""
+
+
+def test_each_column_that_says_something_about_people_has_words(tmp_path: Path) -> None:
+    for metadata in (tables.metadata, identities._metadata):
+        for name, table in metadata.tables.items():
+            if name not in NOTHING:
+                said = words_of(table.info["people"])
+                assert [*said] == [column.name for column in table.columns]
+                assert all(said.values())
+    assert {name for name, table in tables.metadata.tables.items() if "people" not in table.info} == NOTHING
+
+
+def test_what_is_kept_is_counted(opener: Opener) -> None:
+    journal, _ = wrote(opener)
+    kept = {table.name: (table.rows, table.people) for table in journal.kept()}
+    assert kept["crowd_answer"] == (len(journal.answers()), 2)
+    assert (kept["crowd_worker"], kept["crowd_consent"], kept["crowd_unit"]) == ((3, 3), (1, 1), (3, None))

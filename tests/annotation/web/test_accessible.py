@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from ctxr.annotation.study import read_texts
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.site import Invitation
-from tests.annotation.test_study import CONSENT, folder_of
+from tests.annotation.test_study import CONSENT, EXIT, EXIT_AR, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import BASE, LANGUAGES, UNITS, Crowd
 from tests.annotation.web.reviewed import Reviewed
@@ -105,6 +105,29 @@ def consent(walk: Walk) -> Iterator[None]:
         expect(walk.tab.locator(".problems")).to_be_visible()
         yield
         walk.press("main form:last-of-type button")
+        yield
+
+
+def leaving(walk: Walk) -> Iterator[None]:
+    with walk.served(texts=read_texts(folder_of(walk.folder / "study", consent=CONSENT, consent_ar=ARABIC))) as made:
+        walk.invited(made)
+        walk.tab.locator("[name=agree]").check()
+        walk.press("main button")
+        walk.go("/consent")
+        for _ in range(3):
+            yield
+            if walk.tab.locator("form[action$=withdraw] button").count():
+                walk.press("form[action$=withdraw] button")
+
+
+def at_the_end(walk: Walk) -> Iterator[None]:
+    with walk.served(texts=read_texts(folder_of(walk.folder / "study", exit=EXIT, exit_ar=EXIT_AR))) as made:
+        walk.invited(made)
+        walk.go("/exit")
+        yield
+        walk.tab.locator("textarea").fill("a\u202eb")
+        walk.press("main .button")
+        expect(walk.tab.locator(".problems")).to_be_visible()
         yield
 
 
@@ -277,6 +300,8 @@ TRANSLATED: dict[str, Way] = {
     "sign in": sign_in,
     "invitation": invitation,
     "consent": consent,
+    "withdrawal": leaving,
+    "exit": at_the_end,
     "instructions": instructions,
     "practice": practice,
     "dialogue": dialogue,
@@ -289,7 +314,7 @@ TRANSLATED: dict[str, Way] = {
 ENGLISH: dict[str, Way] = {"run": running, "sets": review}
 """Ways through the pages of those who run a study, and of those who review sets, which are in English for all."""
 
-ALONE = ("work: retrieve", "work: tag", "work: entail", "work: review", "work: describe", "dialogue")
+ALONE = ("work: retrieve", "work: tag", "work: entail", "work: review", "work: describe", "dialogue", "exit")
 """Ways that see one page in several states; the others see several pages."""
 
 WAYS = [(language, way) for way in TRANSLATED for language in ("en", "ar")] + [("en", way) for way in ENGLISH]

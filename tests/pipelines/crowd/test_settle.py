@@ -14,7 +14,7 @@ import pytest
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.cost import Offer
 from ctxr.annotation.journal.identities import Identities, Visit
-from ctxr.annotation.journal.results import Change, UnpaidWait, WorkerState
+from ctxr.annotation.journal.results import Change, Earned, UnpaidWait, WorkerState
 from ctxr.annotation.platforms.prolific import ProlificClient, connect
 from ctxr.annotation.pseudonyms import PRIVATE
 from ctxr.annotation.records import Answer
@@ -91,6 +91,9 @@ class Journal:
     def waited(self) -> list[UnpaidWait]:
         return [UnpaidWait("w-done", "talk", "nobody_came", 90.0, "")]
 
+    def earned(self) -> list[Earned]:
+        return []
+
 
 COMING = {"done": "complete", "few": "", "none": "", "person": "stopped", "rule": "stopped", "gone": "complete"}
 
@@ -137,6 +140,14 @@ def sheet(workdir: Path) -> dict[str, dict[str, str]]:
 
 def total(workdir: Path) -> float:
     return round(sum(float(row["reward"]) + float(row["bonus"]) for row in sheet(workdir).values()), 2)
+
+
+def test_whose_answers_were_deleted_with_those_of_others_is_not_asked_to_return(
+    tmp_path: Path, prolific: Prolific, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "earned", lambda _: [Earned("w-none", "retrieve", "prolific", 9.0)])
+    settle(tmp_path)
+    assert [sheet(tmp_path)["s-none"][name] for name in ("done", "answers")] == ["decide", "1"]
 
 
 def test_each_submission_is_settled_once_and_the_pay_sheet_is_what_prolific_charged(

@@ -1,0 +1,71 @@
+"""`ctxr workers --data-protection`: what is kept about people in this project, in Markdown, for an ethics application."""
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ctxr.annotation.artifacts import CROWD, open_tasks
+from ctxr.annotation.journal.identities import kept_identities
+from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.kept import KeptTable
+from ctxr.annotation.launch import private_folder
+from ctxr.engine.project import command_in
+from ctxr.errors import plural
+from ctxr.pipelines.crowd.withdraw import holders
+from ctxr.store.kinds import DATASET
+
+_PRIVATE = (
+    ("identities.sqlite*", "who is behind the pseudonyms: the tables above"),
+    (
+        "key",
+        "the key from which pseudonyms are made; with it and a name, anybody can tell whether that person took part",
+    ),
+    ("prolific-submissions.json", "the list of submissions that Prolific gave last, with ids of participants"),
+    ("prolific-*.json", "completion codes; nothing about people"),
+    ("pay.csv", "the pay sheet: submission, pseudonym, answers, reward and bonus"),
+    ("bonuses.jsonl", "bonuses that were ordered, by submission"),
+)
+_SENT = {
+    "local": "Our own pages send nothing to anybody else, and load nothing from elsewhere.",
+    "prolific": "Prolific recruits and pays: it is sent the study, its completion codes, approvals, requests to return, and amounts of "
+    "bonuses by submission. It knows the participants; no answer is sent to it.",
+    "label-studio": "Tasks were exported for Label Studio, which keeps answers and accounts of its own. ctxr itself sends nothing there.",
+}
+
+
+def statement(journal: Journal, workdir: Path) -> str:
+    """The statement, in Markdown."""
+    return "\n".join(_lines(journal, workdir)) + "\n"
+
+
+def _lines(journal: Journal, workdir: Path) -> Iterator[str]:
+    private, workers = private_folder(workdir), [state.worker for state in journal.workers()]
+    yield f"# What is kept about people\n\n{plural(len(workers), 'person', 'people')} took part so far, each under a pseudonym."
+    yield "Times are in UTC. No address of a computer and nothing about a browser is kept."
+    yield f"\n## Answers, in the journal (`{CROWD}`)"
+    yield from _tables(journal.kept())
+    yield f"\n## Identities, in `{CROWD}/private`\n\nThis folder can be read by its owner alone and is never exported."
+    yield from _tables(kept_identities(private))
+    yield "\n| file | what it holds |\n| --- | --- |"
+    for file in sorted(private.iterdir()) if private.is_dir() else ():
+        words = next((words for name, words in _PRIVATE if fnmatch(file.name, name)), "")
+        if words:
+            yield f"| `{file.name}` | {words} |"
+    yield "\n## Copies\n\nThese folders hold pseudonyms, and what people wrote:\n"
+    yield from [f"- `{name}`" for name in holders(workdir, workers)] or ["none yet"]
+    yield f"\n## What is published\n\nThe dataset (`{DATASET}`) and its exports hold what people wrote and chose, pseudonyms, how long"
+    yield "answers took, and answers to the questions at the end. Names, ids of platforms and the key are in none of them."
+    yield "\n## What is sent to others\n"
+    backends = {"local", *(one.manifest.config["backend"] for one in open_tasks(workdir))}
+    yield from (f"- {sentence}" for backend, sentence in _SENT.items() if backend in backends)
+    yield "\n## Withdrawing\n\nPeople withdraw on the page of the consent, or tell us. Their data is deleted with"
+    yield f"`{command_in(workdir, 'workers', '--withdraw', 'NAME')}`. What stays is the pseudonym, as that of somebody who withdrew,"
+    yield "and, until they are paid, what is needed for that. Data that was published before cannot be called back."
+
+
+def _tables(kept: Iterable[KeptTable]) -> Iterator[str]:
+    for table in kept:
+        people = "" if table.people is None else f" about {plural(table.people, 'person', 'people')}"
+        name = table.name.removeprefix("crowd_")
+        yield f"\n### {name}: {plural(table.rows, 'row')}{people}\n\n| column | what it says |\n| --- | --- |"
+        yield from (f"| `{column}` | {words} |" for column, words in table.columns)
