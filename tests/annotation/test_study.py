@@ -81,8 +81,8 @@ def test_questions_at_the_end_are_headings_with_choices_or_a_field(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "arabic", "told"),
     [
-        ("# Title\n\nNo question.\n", "", "exit.md has no question"),
-        ("## A question?\n", "", "exit.md has no question"),
+        ("# Title\n\nNo question.\n", "", "exit.md has no"),
+        ("## A question?\n", "", "exit.md has no"),
         ("# T\n\n## A?\n\nA remark.\n", "", "'A remark.'"),
         (EXIT, EXIT_AR.replace("- نعم\n", ""), "exit.ar.md has other"),
         (EXIT, "# T\n\n## A?\n", "exit.ar.md has other"),

@@ -15,6 +15,7 @@ from ctxr.annotation.launch import private_folder, read_study
 from ctxr.annotation.platforms import prolific as platform
 from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.platforms.prolific import ProlificClient
+from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import DROPPED, REPORTED, DroppedText, Reported
 from ctxr.annotation.tasks import describe, retrieve
 from ctxr.annotation.tasks.values import query_of
@@ -145,6 +146,7 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
         write_world_dataset(tmp_path / "sets", sets),
         write_world_dataset(tmp_path / "pilot", 2, 9, "pilot-"),
     ]
+    read_key(private_folder(work), "ab" * 32)  # whom it deals what, and so what comes of it, is the same each time
     (work / "study").mkdir(parents=True)
     for name, text in CONSENT.items():
         (work / "study" / f"{name}.md").write_text(text, "utf-8")
