@@ -82,7 +82,10 @@ def write_project(work: Path, units: int) -> None:
         group = f"g{number}"
         names = tuple(f"{group}/img{place}" for place in range(10))
         sets.append(ImageSet(group, "photos", names, group, group, None, 0.1, 0.2))
-        images += [Image(name, "images/0.svg", "ab" * 32, group, 96, 64) for name in names]
+        images += [
+            Image(name, "images/0.svg", f"{len(images) + place:064x}", group, 96, 64)
+            for place, name in enumerate(names)
+        ]
         if number % 4:
             unit = Unit(
                 f"e{number}", "entail", group, group, names, statement="There is an animal.", query=f"q{number}",

@@ -98,7 +98,9 @@ _insert = cache(sql.insert)
 
 @cache
 def _find(table: sql.Table, *names: str) -> sql.Executable:
-    return sql.select(table).where(*(table.c[name] == sql.bindparam(name) for name in names))
+    # a state is written out: SQLite takes an index of some states only for a query in which it reads them
+    given = {name: sql.bindparam(name, literal_execute=name == "state") for name in names}
+    return sql.select(table).where(*(table.c[name] == value for name, value in given.items()))
 
 
 @cache

@@ -25,7 +25,7 @@ _IN_HANDS = (
 )
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
 _SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
-OVERDUE = and_(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
+OVERDUE = and_(leasing.LIVE, leasing.lease.expires <= bindparam("now"))
 _EXPIRED = select(tables.lease).where(OVERDUE).order_by(leasing.lease.expires, leasing.lease.token).limit(1)
 PAUSED = select(tables.about.c.value).where(tables.about.c.name == "paused")
 ASKING = select(tables.worker, PAUSED.scalar_subquery().label("paused")).where(tables.worker.c.id == bindparam("asker"))

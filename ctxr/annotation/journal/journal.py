@@ -484,7 +484,7 @@ class Journal:
     def activity(self) -> dict[str, tuple[str, bool]]:
         """By worker, when they were last given a unit (UTC, ISO 8601), and whether they hold one; of those who were ever given one."""
         lease = leasing.lease
-        holds = func.max(case((lease.state == "live", 1), else_=0))
+        holds = func.max(case((leasing.LIVE, 1), else_=0))
         given = select(lease.worker, func.max(lease.began), holds).group_by(lease.worker)
         with self._reading() as tx:
             return {worker: (stamp(last), bool(held)) for worker, last, held in tx.connection.execute(given)}

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, not_, or_, select, update
+from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, literal, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
@@ -19,11 +19,14 @@ from ctxr.annotation.protocol import shown_order, verdict, wanted
 from ctxr.annotation.records import GIVEN_UP, Answer, Purpose, Unit
 from ctxr.annotation.tasks import NAMES, counts, task_of
 
-HOLDS = ("live", "answered")
-"""States of a lease that has a place in its unit."""
-
 unit, lease, exposure, answer = tables.unit.c, tables.lease.c, tables.exposure.c, tables.answer.c
 shown = tables.shown.c
+
+# written out: SQLite takes an index of some states only for a query in which it reads them
+_LIVE, _ANSWERED = (literal(state, literal_execute=True) for state in ("live", "answered"))
+LIVE = lease.state == _LIVE
+HOLDS = lease.state.in_([_LIVE, _ANSWERED])
+"""The lease has a place in its unit."""
 
 SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
@@ -54,7 +57,7 @@ SUITS = and_(
         exists().where(
             lease.unit == unit.id,
             lease.worker == bindparam("asker"),
-            lease.state.in_(HOLDS),
+            HOLDS,
             lease.token != bindparam("but"),
         )
     ),
@@ -76,7 +79,7 @@ SUITS = and_(
 task requires it, have seen none of its pictures elsewhere. Its parameters: `suit_parameters`."""
 
 _CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffle).limit(1)
-_TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
+_TAKEN = and_(lease.unit == bindparam("name"), HOLDS)
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))

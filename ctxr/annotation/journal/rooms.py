@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, select
+from sqlalchemy import RowMapping, bindparam, literal, select
 
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
@@ -26,14 +26,16 @@ LAST_EVENT = 2**63 - 1
 
 lease, room = tables.lease.c, tables.room.c
 
+# written out, as the states of a lease
+_IS_WAITING = room.state == literal("waiting", literal_execute=True)
 _WAITING = (
     select(tables.room)
     .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
-    .where(room.state == "waiting", room.id != bindparam("own"), leasing.SUITS)
+    .where(_IS_WAITING, room.id != bindparam("own"), leasing.SUITS)
     .order_by(room.opened, room.id)
     .limit(1)
 )
-_OTHERS = select(room.id).where(room.state == "waiting", room.id != bindparam("own")).order_by(room.opened, room.id)
+_OTHERS = select(room.id).where(_IS_WAITING, room.id != bindparam("own")).order_by(room.opened, room.id)
 _UNIT = (
     select(leasing.unit.payload)
     .join_from(tables.room, tables.unit, leasing.unit.id == room.unit)
@@ -225,7 +227,7 @@ def _waiting(
 
 def _seats(tx: Transaction, name: str) -> list[RowMapping]:
     """The live leases in a room, by seat."""
-    return tx.rows(select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat))
+    return tx.rows(select(tables.lease).where(lease.room == name, leasing.LIVE).order_by(lease.seat))
 
 
 def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:

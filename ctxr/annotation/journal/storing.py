@@ -33,6 +33,13 @@ _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
 )
 
+_ANSWER = tables.answer.c
+_DESCRIBED = select(_ANSWER.payload).where(_ANSWER.task == "describe").order_by(_ANSWER.number)
+# what is corrected repeats itself
+_DESCRIBED_BY = _DESCRIBED.where(_ANSWER.worker == bindparam("name"), _ANSWER.unit != bindparam("but"))
+_OF_SET = select(leasing.unit.id).where(leasing.unit.image_set == bindparam("image_set"))
+_DESCRIBED_SET = _DESCRIBED.where(_ANSWER.worker != bindparam("name"), _ANSWER.unit.in_(_OF_SET))
+
 
 def add_units(
     tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = (), pictures: Mapping[str, str] = {}
@@ -202,20 +209,14 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
     """What the worker described before, and what others wrote about the same set; only describing asks for it."""
     if unit.task != "describe":
         return Exposure()
-    answer = tables.answer.c
-    payloads = tx.column(
-        select(answer.payload)
-        .select_from(tables.answer.join(tables.unit, leasing.unit.id == answer.unit))
-        .where(answer.task == "describe", sql.or_(answer.worker == worker, leasing.unit.image_set == unit.image_set))
-        .where(sql.or_(answer.worker != worker, answer.unit != unit.id))  # what is corrected repeats itself
-        .order_by(answer.number)
-    )
-    answers = [msgspec.json.decode(payload, type=Answer) for payload in payloads]
-    texts = [(one.worker, one.values[describe.FIELD][0]) for one in answers if describe.FIELD in one.values]
-    return Exposure(
-        own=tuple(text for name, text in texts if name == worker),
-        others=tuple(text for name, text in texts if name != worker),
-    )
+    own = tx.column(_DESCRIBED_BY, name=worker, but=unit.id)
+    others = tx.column(_DESCRIBED_SET, name=worker, image_set=unit.image_set)
+    return Exposure(own=_texts(own), others=_texts(others))
+
+
+def _texts(payloads: Sequence[str]) -> tuple[str, ...]:
+    answers = (msgspec.json.decode(payload, type=Answer) for payload in payloads)
+    return tuple(one.values[describe.FIELD][0] for one in answers if describe.FIELD in one.values)
 
 
 def record(

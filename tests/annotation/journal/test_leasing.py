@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import Engine, event
 
 from ctxr.annotation.protocol import shown_order
 from tests.annotation.journal.conftest import Opener
@@ -38,6 +40,29 @@ def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> N
     assert journal.find(first.token) == first
     assert journal.find("no such token") is None
     assert journal.find("\0\ud800") is None
+
+
+def test_no_search_for_work_reads_a_table_to_its_end(opener: Opener) -> None:
+    """Else each answer would make the next one slower."""
+    plans = set[str]()
+
+    def look(connection: object, cursor: Any, statement: str, parameters: object, *_: object) -> None:
+        if statement.startswith("SELECT") and "WHERE" in statement:  # others read one row
+            steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.update(step[3] for step in steps)
+
+    sets = image_sets(4)
+    journal = opener([described(one) for one in sets], sets, workers="w1 w2")
+    event.listen(Engine, "before_cursor_execute", look)
+    try:
+        answer(journal, leased(journal, "w1"))
+        answer(journal, leased(journal, "w2", tasks=["retrieve"]))
+        leased(journal, "w1")
+    finally:
+        event.remove(Engine, "before_cursor_execute", look)
+    assert any("crowd_lease_one" in plan for plan in plans)
+    scans = [plan for plan in plans if plan.startswith("SCAN crowd_")]
+    assert scans == ["SCAN crowd_room USING INDEX crowd_room_waiting"]  # which holds no other rooms
 
 
 def test_nobody_waits_for_descriptions_of_images_that_they_know(opener: Opener) -> None:
