@@ -99,8 +99,8 @@ _insert = cache(sql.insert)
 @cache
 def _find(table: sql.Table, *names: str) -> sql.Executable:
     # a state is written out: SQLite takes an index of some states only for a query in which it reads them
-    given = {name: sql.bindparam(name, literal_execute=name == "state") for name in names}
-    return sql.select(table).where(*(table.c[name] == value for name, value in given.items()))
+    values: list[sql.BindParameter[Any]] = [sql.bindparam(name, literal_execute=name == "state") for name in names]
+    return sql.select(table).where(*(table.c[value.key] == value for value in values))
 
 
 @cache

@@ -1,6 +1,7 @@
 """The query for the unit that suits a worker best, leases, and the vote counts of a unit.
 
-The unit with the fewest answers and leases comes first, ties in seeded random order; an index finds it, without loading all.
+What judges an answer comes before what asks for one: sets are finished, not begun. Of each, the unit with the fewest answers and
+leases comes first, ties in seeded random order; an index finds it, without loading all.
 Votes of blocked workers do not count, and other workers may replace them. If the block is undone later, the unit has more
 votes than it asks for, and all of them count.
 """
@@ -9,7 +10,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, literal, not_, or_, select, update
+from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, literal, not_, or_, select, text, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
@@ -78,7 +79,7 @@ SUITS = and_(
 """The unit belongs to the worker's part of the benchmark, they have not worked on it nor written what it shows, and, where the
 task requires it, have seen none of its pictures elsewhere. Its parameters: `suit_parameters`."""
 
-_CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffle).limit(1)
+_CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(text(tables.BEGINS), SERVED, unit.shuffle).limit(1)
 _TAKEN = and_(lease.unit == bindparam("name"), HOLDS)
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
@@ -88,8 +89,9 @@ _SHOW = insert(tables.exposure).from_select(
     select(cast(bindparam("asker"), Text), shown.picture, shown.unit).where(shown.unit == bindparam("name")),
 )
 UNREAD = and_(tables.message.c.worker == bindparam("asker"), tables.message.c.read.is_(None))
-_WITH_MESSAGE = (  # in one query: each page asks for it
-    select(tables.unit.c.payload, tables.message.c.number, tables.message.c.text)
+_SHOWN_WITH = (  # in one query: each page asks for it
+    select(unit.payload, tables.worker.c.answers, tables.message.c.number, tables.message.c.text)
+    .join_from(tables.unit, tables.worker, tables.worker.c.id == bindparam("asker"))
     .outerjoin(tables.message, UNREAD)
     .where(unit.id == bindparam("name"))
     .order_by(tables.message.c.number)
@@ -168,11 +170,11 @@ def read(tx: Transaction, token: str) -> Lease | None:
     if row is None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
-    found = tx.connection.execute(_WITH_MESSAGE, {"name": row["unit"], "asker": row["worker"]}).mappings().one()
+    found = tx.connection.execute(_SHOWN_WITH, {"name": row["unit"], "asker": row["worker"]}).mappings().one()
     order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
     draft = msgspec.json.decode(row["draft"] or "{}", type=dict[str, tuple[str, ...]])
     message = None if found["number"] is None else (int(found["number"]), str(found["text"]))
-    return Lease(unit=unit_of(found), order=order, draft=draft, message=message, **same)
+    return Lease(unit=unit_of(found), order=order, draft=draft, done=found["answers"], message=message, **same)
 
 
 def unit_of(row: RowMapping) -> Unit:

@@ -19,8 +19,8 @@ WorkerStatus = Literal["active", "blocked", "screened_out", "withdrawn"]
 class Lease:
     """A vote (`slot`) of a unit in the hands of a worker; `seat`: which of two in a talk. `token`: its name in links.
 
-    `draft`: values that were saved before they are submitted. `message`: number and text of the oldest one that the worker has not put
-    away.
+    `draft`: values that were saved before they are submitted. `done`: answers of the worker. `message`: number and text of the oldest
+    one that they have not put away.
     """
 
     unit: Unit
@@ -31,6 +31,7 @@ class Lease:
     token: str
     state: LeaseState = "live"
     draft: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    done: int = 0
     message: tuple[int, str] | None = None
 
 

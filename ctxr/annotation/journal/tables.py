@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
-SCHEMA = 6
+SCHEMA = 7
 """Grows with every change of the tables."""
 
 metadata = MetaData()
@@ -43,6 +43,9 @@ about = _table("about", _text("name", primary_key=True), _text("value"))
 image_set = _table("image_set", _text("id", primary_key=True), _text("payload"))
 
 _FREE = "decided IS NULL AND live + answers < wanted"
+JUDGES = ("retrieve", "review")
+"""Tasks in which people judge what others wrote."""
+BEGINS = f"task NOT IN {JUDGES}"
 
 unit = _table(
     "unit",
@@ -58,7 +61,9 @@ unit = _table(
     Column("shuffle", _LONG, nullable=False),
     CheckConstraint("live + answers <= most", name="crowd_redundancy"),
     # the last two columns let a search pass over what is for others without looking at the rows
-    _partial("unit_free", "purpose", text("(live + answers)"), "shuffle", "side", "task", where=_FREE),
+    _partial(
+        "unit_free", "purpose", text(f"({BEGINS})"), text("(live + answers)"), "shuffle", "side", "task", where=_FREE
+    ),
     _partial("unit_in_hands", "purpose", where="decided IS NULL AND live > 0"),
     Index("crowd_unit_set", "image_set"),
 )

@@ -135,7 +135,8 @@ def deal_bundles(
     work = [unit for unit in units if unit.purpose == "work"]
     seed, pictures = protocol.seed, {unit.id: {*unit.pictures(contents).values()} for unit in work}
     votes = [(slot, digest(seed, "serve", unit.id), unit) for unit in work for slot in range(unit.most)]
-    seats = (unit for _, _, unit in sorted(votes, key=lambda vote: vote[:2]) for _ in range(task_of(unit).SEATS))
+    ordered = sorted(votes, key=lambda vote: (vote[2].task not in tables.JUDGES, *vote[:2]))
+    seats = (unit for _, _, unit in ordered for _ in range(task_of(unit).SEATS))
     queue, bundles = deque(seats), list[list[Unit]]()
     wrote = grouped((name, unit) for unit in work for name in unit.authors if writers is None or name in writers)
     sizes = Counter[str]()

@@ -147,7 +147,8 @@ class Model:
             for unit in self.units
             if self.open(unit) and self.served(unit) < self.wanted(unit) and self.suits(unit, worker, purpose)
         ]
-        return min(free, key=lambda unit: (self.served(unit), shuffle(self.seed, unit)), default=None)
+        begins = {unit.id: unit.task not in ("retrieve", "review") for unit in free}
+        return min(free, key=lambda unit: (begins[unit.id], self.served(unit), shuffle(self.seed, unit)), default=None)
 
     def expected(self, worker: str, now: datetime) -> tuple[str, int] | str:
         """Unit and slot that the worker should get, or the reason for nothing."""

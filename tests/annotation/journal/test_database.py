@@ -11,7 +11,7 @@ import sqlalchemy
 
 from ctxr.annotation.journal.database import Database, Rules
 from ctxr.annotation.journal.journal import Journal, open_journal
-from ctxr.annotation.journal.tables import metadata
+from ctxr.annotation.journal.tables import SCHEMA, metadata
 from ctxr.annotation.records import Answer
 from ctxr.errors import CtxrError, DataError, UsageError
 from scripts.postgres_server import PASSWORD, Server
@@ -116,9 +116,9 @@ def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> No
     opener()
     database = Database(address)
     with database.writing() as connection:
-        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value="7"))
+        connection.execute(sqlalchemy.update(metadata.tables["crowd_about"]).values(value=str(SCHEMA + 1)))
     database.close()
-    with pytest.raises(DataError, match="has schema 7, this ctxr knows 6") as error:
+    with pytest.raises(DataError, match=f"has schema {SCHEMA + 1}, this ctxr knows {SCHEMA}") as error:
         opener()
     told(error)
 

@@ -9,7 +9,7 @@ from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
 from ctxr.annotation.waiting import JOURNAL, waiting
 from ctxr.errors import DataError
 from tests.annotation.journal.conftest import Opener
-from tests.annotation.journal.study import START, after, answer, described, enrolled, image_sets, leased
+from tests.annotation.journal.study import START, after, answer, described, enrolled, image_sets, leased, newcomer
 
 
 def study(journal: Journal) -> Journal:
@@ -43,7 +43,10 @@ def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: O
     third = identity(address)
     journal.change("w3", "undone", "does not", "me", after(11))
     undone = identity(address)
-    given = next(one for name in ("w1", "w2") for one in journal.last_answers(name) if one.may_be_corrected)
+    answer(journal, leased(journal, "w3", tasks=["describe"]))
+    answer(journal, leased(journal, newcomer(journal, "w4"), tasks=["retrieve"]))
+    (given,) = journal.last_answers("w4")
+    assert given.may_be_corrected
     corrected = []
     others = [image for image in given.lease.unit.images if (image,) != given.answer.values["pick"]]
     for image in others[:2]:

@@ -94,6 +94,20 @@ def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener)
         assert answer(journal, lease).order == lease.order
 
 
+def test_what_others_described_is_judged_before_more_is_described(opener: Opener) -> None:
+    sets = image_sets(6)
+    journal = opener([described(one) for one in sets], sets, workers="w1 w2 w3 w4")
+    for _ in range(2):
+        answer(journal, leased(journal, "w1"))
+    given = []
+    for worker in ("w2", "w3", "w4"):
+        for _ in range(3):
+            given.append((worker, leased(journal, worker).unit.task))
+            answer(journal, leased(journal, worker))
+    assert given[:3] == [("w2", "retrieve"), ("w2", "retrieve"), ("w2", "describe")]
+    assert given[3:6] == [("w3", "retrieve")] * 3
+
+
 def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
     sets = image_sets(2)
     journal = opener([described(sets[0]), tagged(sets[1], 1)], sets, workers="w1 w2")
