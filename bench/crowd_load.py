@@ -77,7 +77,7 @@ class Load:
 
 def write_project(work: Path, units: int) -> None:
     """A project with that many units: three in four to be judged by three workers, the others to be described, then found."""
-    sets, images, made = [], [], []
+    sets, images, made = list[ImageSet](), list[Image](), list[Unit]()
     for number in range(units):
         group = f"g{number}"
         names = tuple(f"{group}/img{place}" for place in range(10))
@@ -159,22 +159,24 @@ class Worker:
         _, _, page = await self.ask("GET", self.invitation)
         csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
         await self.ask("POST", self.invitation, urlencode({"csrf": csrf}))
+        place = "/next"
         while time.monotonic() < self.until or not self.acknowledged:
             if self.think:
                 await asyncio.sleep(self.think)
-            status, place, page = await self.ask("GET", "/next")
+            status, place, page = await self.ask("GET", place)
             while status == 303:  # to the consent, or past the instructions
                 status, place, page = await self.ask("GET", place)
             if consent := re.search(r'action="(/consent/agree)".*?name="csrf" value="(\w+)"', page, re.DOTALL):
-                await self.ask("POST", consent[1], urlencode({"csrf": consent[2], "agree": "yes"}))
+                _, place, _ = await self.ask("POST", consent[1], urlencode({"csrf": consent[2], "agree": "yes"}))
                 continue
             form = re.search(r'action="(/w/[^"]+)" id="answer".*?name="csrf" value="(\w+)"', page, re.DOTALL)
             if form is None:
+                place = "/next"
                 await asyncio.sleep(0.2)
                 continue
             fields = {"csrf": form[2], **self._values(page)}
             begin = time.perf_counter()
-            status, _, page = await self.ask("POST", form[1], urlencode(fields))
+            status, place, _ = await self.ask("POST", form[1], urlencode(fields))
             if status == 303:
                 self.waits.append(time.perf_counter() - begin)
                 self.acknowledged.append(form[1].rsplit("/", 1)[1])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from gettext import NullTranslations
 
 from babel import Locale
@@ -17,7 +17,7 @@ class PageLanguage:
     locale: Locale
     texts: NullTranslations
 
-    @property
+    @cached_property
     def tag(self) -> str:
         """As HTML and HTTP write it, such as `pt-BR` (BCP 47)."""
         return str(self.locale).replace("_", "-")

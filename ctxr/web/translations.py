@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
@@ -94,9 +95,13 @@ class Speaking:
 
     def find(self, tag: str) -> PageLanguage | None:
         """The language of a tag, or else one that differs in script or country alone; None without either."""
-        by_tag = {one.tag.lower(): one for one in self.languages}
-        by_word = {one.tag.lower().split("-")[0]: one for one in reversed(self.languages)}
-        return by_tag.get(tag.lower()) or by_word.get(tag.lower().split("-")[0])
+        return self._known.get(tag.lower()) or self._known.get(tag.lower().split("-")[0] + "-")
+
+    @cached_property
+    def _known(self) -> dict[str, PageLanguage]:
+        """By tag, and by the language of a tag with a hyphen, of which the first one holds."""
+        by_word = {f"{one.tag.lower().split('-')[0]}-": one for one in reversed(self.languages)}
+        return by_word | {one.tag.lower(): one for one in self.languages}
 
     def _asked(self, request: Request) -> PageLanguage:
         found = _WANTED.findall(request.headers.get("accept-language", "")[:500])

@@ -142,13 +142,13 @@ class Prolific(Endpoints):
             raise HttpProblem(403, _("This submission is over"), _(_ONCE_MORE))
         return visit
 
-    def round(self, session: Session) -> WorkRound | None:
-        """The round of this submission; None for somebody who came another way."""
+    def round(self, session: Session, done: int) -> WorkRound | None:
+        """The round of this submission, after `done` answers of its worker; None for somebody who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
         if visit is None or visit.door not in self.site.studies:
             return None
         bundle = self.site.studies[visit.door].bundle
-        return WorkRound(min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle)
+        return WorkRound(min(done - visit.answers, bundle), bundle)
 
     def ended(self, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write
 from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
@@ -170,16 +170,16 @@ class Work(Endpoints):
         if not session.worker:
             return self.pages.go("/")
         self.pages.limit(self.site.workers, session.worker)
-        has_withdrawn, visit = self.pages.has_withdrawn(session.worker), self.prolific.visit(session)
-        if not has_withdrawn and not self.pages.agreed(session.worker):
+        visit = self.prolific.visit(session)
+        if not self.pages.agreed(session.worker) and not self.pages.has_withdrawn(session.worker):
             return self.pages.go("/consent")
         done = self.site.journal.done_by(session.worker)
         if (
             visit is None
-            and not has_withdrawn
             and done
             and done % self.site.bundle == 0
             and "more" not in request.query_params
+            and not self.pages.has_withdrawn(session.worker)
         ):
             thanks = ngettext(
                 "You have sent {count} answer, and it helps. Rest a little, or go on.",
@@ -271,8 +271,8 @@ class Work(Endpoints):
     def around(self, unit: LeasedUnit) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
-            "round": self.prolific.round(unit.session)
-            or WorkRound(self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            "round": self.prolific.round(unit.session, unit.lease.done)
+            or WorkRound(unit.lease.done % self.site.bundle, self.site.bundle),
             "told": self.pages.told(unit.session, unit.lease.message),
             "stop": "" if unit.is_talk or unit.lease.state != "live" else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),
@@ -295,7 +295,10 @@ class Work(Endpoints):
             sent = refused.reason == "already_answered"
             title = _("This one is already sent") if sent else _("This could not be taken")
             raise HttpProblem(409, title, refused.message) from refused
-        return self.pages.go(unit.path if unit.is_practice else "/next")
+        if unit.is_practice:
+            return self.pages.go(unit.path)
+        step = self.next(request)  # at once: a worker's browser would only come back to ask for it
+        return step if isinstance(step, RedirectResponse) else self.pages.go("/next")
 
     def stop(self, request: Request, posted: Posted) -> Response:
         """Put the unit back for others."""
