@@ -181,6 +181,8 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     if report.settled:
         yield report.settled
     yield report.table
+    if report.page_use and report.page_use.rows:
+        yield report.page_use
     changes = [
         f"{change.at} {change.worker}: {change.before} → {change.after} by {change.by}: {change.reason}"
         + (" (undone)" if change.undone else "")

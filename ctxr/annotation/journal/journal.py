@@ -1,6 +1,6 @@
 """The interface of the journal to the server and the commands; each method is one transaction."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
@@ -45,6 +45,7 @@ from ctxr.annotation.journal.results import (
     Lease,
     NotAllowed,
     NoWork,
+    PageUse,
     TaskProgress,
     UnpaidWait,
     Withdrawal,
@@ -241,6 +242,7 @@ class Journal:
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
         """
         filled = {name: tuple(value) for name, value in values.items()}
+        counted = filled.pop(storing.COUNTED, ())
         with self._writing(now) as tx:
             row = storing.own_lease(tx, token, worker)
             if row["state"] != "live":
@@ -262,6 +264,7 @@ class Journal:
             answer = storing.answer_of(tx, row, filled, backend)
             if wrong := problems_of(work, answer, storing.exposure(tx, work, worker)):
                 raise NotAllowed("invalid", wrong[0].sentence, tuple(wrong))
+            storing.add_counted(tx, row, counted)
             if is_talk:
                 return rooms.report(tx, row, answer)
             storing.record(tx, unit_row, work, [(row, answer)])
@@ -274,9 +277,12 @@ class Journal:
 
     def correct(self, token: str, worker: str, values: Values, now: datetime) -> Answer:
         """Correct the answer to a lease while nothing is built on it; see `correcting.correct` for what is refused."""
+        filled = {name: tuple(value) for name, value in values.items()}
+        counted = filled.pop(storing.COUNTED, ())
         with self._writing(now) as tx:
             row = storing.own_lease(tx, token, worker)
-            return correcting.correct(tx, row, {name: tuple(value) for name, value in values.items()})
+            storing.add_counted(tx, row, counted)
+            return correcting.correct(tx, row, filled)
 
     def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
@@ -353,15 +359,18 @@ class Journal:
         with self._writing(now) as tx:
             yield tx
 
-    def act(self, step: Step, token: str, worker: str, now: datetime, text: str = "") -> ChatRoom:
+    def act(
+        self, step: Step, token: str, worker: str, now: datetime, text: str = "", *, counted: Sequence[str] = ()
+    ) -> ChatRoom:
         """Say a text, share the photo, finish, or leave; the room afterwards.
 
         A talk that both have finished is stored; so is one that somebody leaves after the share. Before it, the partner is
-        brought together with somebody else. Raises NotAllowed: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`;
-        sharing and finishing also `too_early`, and sharing `already_shared`.
+        brought together with somebody else. `counted`: see `storing.COUNTED`. Raises NotAllowed: `alone`, `empty`, `too_long`,
+        `closed`, `expired`, `not_yours`; sharing and finishing also `too_early`, and sharing `already_shared`.
         """
         with self._in_room(now) as tx:
             row = rooms.active_lease(tx, token, worker)
+            storing.add_counted(tx, row, counted)
             if step == "leave":
                 dealing.free(tx, row, "returned")
             else:
@@ -488,6 +497,16 @@ class Journal:
         given = select(lease.worker, func.max(lease.began), holds).group_by(lease.worker)
         with self._reading() as tx:
             return {worker: (stamp(last), bool(held)) for worker, last, held in tx.connection.execute(given)}
+
+    def page_use(self) -> dict[str, PageUse]:
+        """By worker, what their pages counted over the answers that were sent with a script."""
+        lease = tables.lease.c
+        sums = [func.sum(one) for one in (case((lease.pastes > 0, 1), else_=0), lease.absences, lease.away)]
+        counted = lease.state == "answered", lease.pastes.is_not(None)
+        query = select(lease.worker, func.count(), *sums).where(*counted).group_by(lease.worker)
+        with self._reading() as tx:
+            rows = tx.connection.execute(query.order_by(lease.worker))
+            return {worker: PageUse(int(n), int(some), int(left), int(ms) / 1e3) for worker, n, some, left, ms in rows}
 
     def tell(self, worker: str, text: str, by: str, now: datetime) -> None:
         """Show the worker a text from the next page on, until they put it away."""

@@ -128,6 +128,17 @@ class ExitAnswer:
 
 
 @dataclass(frozen=True)
+class PageUse:
+    """What pages of work counted over `answers` of a worker: in how many of them text was `pasted`, how often the page was `left`, and the
+    `seconds` away from it in all. No rule uses it."""
+
+    answers: int
+    pasted: int
+    left: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Earned:
     """An answer of a worker that is owed: to which task, through which backend, and how long it took."""
 

@@ -1,5 +1,6 @@
 """Store units, image sets and answers in a journal, each once, and with the same content once anybody has answered."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -28,6 +29,12 @@ _CHUNK = 400
 
 WITHDRAWN = "withdrawn"
 """Purpose, in the table of units, of those that are no longer served."""
+
+COUNTED = "counted"
+"""Field of a page of work with what its script counted and nobody has stored yet: pastes, absences, and milliseconds away."""
+
+_COUNTS = re.compile("([0-9]{1,8}) ([0-9]{1,8}) ([0-9]{1,8})")
+_MOST_COUNTED = 10**8
 
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
@@ -203,6 +210,14 @@ def encoded(values: Mapping[str, Sequence[str]]) -> str:
     except UnicodeEncodeError as error:
         odd = _("The text contains characters that cannot be stored. Please type it again.")
         raise NotAllowed("invalid", odd) from error
+
+
+def add_counted(tx: Transaction, row: RowMapping, counted: Sequence[str]) -> None:
+    """Add what a page counted to its lease in `row`; what no script has written changes nothing."""
+    if found := _COUNTS.fullmatch("".join(counted)):
+        named = zip(("pastes", "absences", "away"), found.groups(), strict=True)
+        sums = {name: min((row[name] or 0) + int(more), _MOST_COUNTED) for name, more in named}
+        tx.update(tables.lease, {"token": row["token"]}, **sums)
 
 
 def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:

@@ -143,6 +143,7 @@ lease = _table(
     _text("state"),
     _text("room", ForeignKey(room.c.id), nullable=True),
     _text("draft", nullable=True),
+    *(Column(name, Integer, CheckConstraint(f"{name} >= 0"), nullable=True) for name in ("pastes", "absences", "away")),
     CheckConstraint("state IN ('live', 'answered', 'expired', 'returned')"),
     # what happened stays; only what holds a place must be alone in it
     _partial("lease_place", "unit", "slot", "seat", where="state IN ('live', 'answered')", unique=True),
@@ -231,7 +232,8 @@ PEOPLE = {
     room: """id: a talk; unit: what it is about; slot: which vote; state: whether it goes on; opened: time""",
     lease: """token: random name of the page; unit: what the person was given; worker: pseudonym; slot: which vote; seat: which of
         two in a talk; shown: images in the order in which they were shown; began: time; expires: time; state: whether it was
-        answered; room: the talk; draft: what was typed and not sent yet""",
+        answered; room: the talk; draft: what was typed and not sent yet; pastes: how often text was pasted; absences: how often
+        the page was left; away: for how many milliseconds in all""",
     answer: """unit: what was answered; worker: pseudonym; number: order; task: what was asked; payload: the answer, what was
         written, its time and how long it took; corrected: whether it was corrected""",
     earned: """number: order; worker: pseudonym; task: what was asked; backend: the platform; microseconds: time that a deleted

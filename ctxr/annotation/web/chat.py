@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, NotAllowed
+from ctxr.annotation.journal.storing import COUNTED
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit
 from ctxr.web.language import _, ngettext
@@ -156,7 +157,9 @@ class Chat(Endpoints):
         plain = "application/json" in request.headers.get("accept", "")
         lease, message = unit.lease, text if step == "say" else ""
         try:
-            self.site.journal.act(step, lease.token, lease.worker, self.site.now(), message)
+            self.site.journal.act(
+                step, lease.token, lease.worker, self.site.now(), message, counted=posted.get(COUNTED, ())
+            )
         except NotAllowed as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)

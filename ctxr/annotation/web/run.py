@@ -82,6 +82,7 @@ class RunPages(SignedPages):
             latest=list(self._latest(answered, own, names)),
             changes=self.site.journal.changes(worker),
             unread=self.site.journal.unread(worker),
+            use=self.site.journal.page_use().get(worker),
             here=here,
             most=MOST_CHARACTERS,
             csrf=self.signer.form_token(session.nonce, here),

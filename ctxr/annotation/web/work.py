@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write
 from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
+from ctxr.annotation.journal.storing import COUNTED
 from ctxr.annotation.study import INSTRUCTIONS
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
@@ -320,6 +321,7 @@ class Work(Endpoints):
             raise unit.expired({})
         if lease.state == "live":
             self.site.journal.save_draft(lease.token, lease.worker, values, self.site.now())
+        values.pop(COUNTED, None)
         checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]
         if any(text.strip() for name in checked for text in values.get(name, ())):
             exposure = self.site.journal.exposure(lease)

@@ -255,8 +255,8 @@ class Workers(Options):
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
     time spent on dialogues that did not take place, which must be paid; `settled` what was done on Prolific; `consents` how many agreed
-    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted; `exit` how many
-    answered the questions at the end; `data_protection` what is kept about people, in Markdown."""
+    to which version of the consent; `leaving` who asked to withdraw, `withdrawn` what was deleted; `exit` how many answered the questions
+    at the end; `data_protection` what is kept about people, in Markdown; `page_use` how often they pasted text and left the page."""
 
     workers: "tuple[Worker, ...]"
     table: Table
@@ -271,6 +271,7 @@ class WorkersReport(VerbReport):
     withdrawn: tuple[str, ...] = ()
     exit: Table | None = None
     data_protection: str = ""
+    page_use: Table | None = None
 
 
 @dataclass(frozen=True)

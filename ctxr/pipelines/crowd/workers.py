@@ -1,6 +1,6 @@
 """`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,7 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.confirmation import leaving_notes, unconfirmed
 from ctxr.annotation.journal.journal import Journal, StateChange
-from ctxr.annotation.journal.results import Change, Earned, ExitAnswer, UnpaidWait
+from ctxr.annotation.journal.results import Change, Earned, ExitAnswer, PageUse, UnpaidWait
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.owed import owed_table
 from ctxr.annotation.project_journal import project_journal
@@ -46,6 +46,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     consents = list[tuple[str, str, int]]()
     waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
     deleted, leaving, said, kept = list[Earned](), list[str](), list[ExitAnswer](), ""
+    used = dict[str, PageUse]()
     with project_journal(config.workdir, config.database) as journal:
         if journal is not None:
             blocked = journal.blocked()
@@ -54,7 +55,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             waited = tuple(journal.waited())
             consents = journal.consents()
             unpaid = [state.worker for state in unconfirmed(journal)]
-            said = journal.exit_answers()
+            said, used = journal.exit_answers(), journal.page_use()
             kept = statement(journal, config.workdir) if config.data_protection else ""
             deleted, leaving = journal.earned(), leaving_notes(journal, config.workdir)
     rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
@@ -66,7 +67,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
     refused = refused_answers(source)
     tables = rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled
-    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn), _exit_table(said), kept)
+    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn), _exit_table(said), kept, use_table(used))
 
 
 def _exit_table(said: list[ExitAnswer]) -> Table:
@@ -74,6 +75,20 @@ def _exit_table(said: list[ExitAnswer]) -> Table:
     asked = grouped(((one.version, one.number, one.question), one.answer != "") for one in said)
     counts = tuple((version, text, len(given), sum(given)) for (version, _, text), given in sorted(asked.items()))
     return Table("Questions at the end", ("version", "question", "asked", "answered"), counts)
+
+
+def use_table(used: Mapping[str, PageUse]) -> Table:
+    """How often each worker pasted text and left the page; nothing is decided by it."""
+    rows = tuple(
+        (worker, one.answers, one.pasted, one.pasted / one.answers, one.left / one.answers, one.seconds / one.answers)
+        for worker, one in used.items()
+    )
+    heads = ("worker", "answers", "pasted", "share", "left", "s away")
+    note = (
+        "pasted: answers with pasted text; left and s away: how often and how long they left the page, means per answer; answers "
+        "without scripts are not counted; no rule uses any of this"
+    )
+    return Table("Pasting and leaving the page", heads, rows, note, digits=2)
 
 
 def changes_of(config: Workers) -> list[str]:

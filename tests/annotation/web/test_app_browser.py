@@ -115,6 +115,30 @@ def test_keys_that_are_typed_into_a_text_are_text(make_crowd: MakeCrowd, show: S
         expect(tab.locator("#near")).not_to_be_visible()
 
 
+def test_a_browser_counts_pastes_and_how_long_the_page_was_left(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        counted, text = tab.locator("#answer [name=counted]"), tab.locator("#f-description")
+        expect(counted).to_have_value("0 0 0")
+        tab.keyboard.type(GOOD)
+        for key in ("ControlOrMeta+a", "ControlOrMeta+c", "End", "ControlOrMeta+v"):
+            tab.keyboard.press(key)
+        expect(text).to_have_value(GOOD * 2)
+        expect(counted).to_have_value("1 0 0")
+        tab.evaluate("() => { dispatchEvent(new Event('blur')); dispatchEvent(new Event('blur')); }")
+        tab.wait_for_timeout(120)
+        tab.evaluate(
+            "() => { dispatchEvent(new Event('focus')); document.dispatchEvent(new Event('visibilitychange')); }"
+        )
+        text.fill(GOOD)
+        tab.keyboard.press("Control+Enter")
+        expect(tab.locator("h1")).to_have_text("All done, thank you")
+    (use,) = crowd.site.journal.page_use().values()
+    assert (use.answers, use.pasted, use.left) == (1, 1, 1)
+    assert 0.1 < use.seconds < 60
+
+
 def test_an_image_is_found_with_the_keyboard_alone(make_crowd: MakeCrowd, show: Show) -> None:
     crowd = make_crowd(UNITS["retrieve"])
     with serving(crowd) as running:

@@ -69,7 +69,7 @@ def answer(journal: Journal, worker: str, task: str) -> bool:
     if not isinstance(lease, Lease):
         return False
     filled = values(lease.unit, random.Random(f"{worker}{lease.unit.id}"))
-    journal.submit(lease.token, worker, filled, after(1))
+    journal.submit(lease.token, worker, filled | {"counted": ("1 2 3000",)}, after(1))
     return True
 
 
@@ -86,7 +86,10 @@ def test_all_of_one_person_goes_and_the_dataset_is_made_without_them(work: Path)
     export(Export(workdir=work, to="croissant"))
     texts = tuple(row.text for row in read_judgments(work / "judgments").texts if row.author == ada)
     assert (len(texts), before.counts["queries"]) == (2, 3)
-    owed = {row[0]: row[4] for row in run(Workers(workdir=work)).owed.rows}
+    first = run(Workers(workdir=work))
+    owed = {row[0]: row[4] for row in first.owed.rows}
+    assert first.page_use is not None
+    assert {row[0]: row[3:] for row in first.page_use.rows} == dict.fromkeys((ada, ben, cy), (1.0, 2.0, 3.0))
     report = run(Workers(workdir=work, withdraw=ODD))
     told = "\n".join(report.withdrawn)
     assert f"{work / 'dataset'} was made with" in told
@@ -95,6 +98,8 @@ def test_all_of_one_person_goes_and_the_dataset_is_made_without_them(work: Path)
     assert f"{ada} is still owed {owed[ada]:.2f} USD" in told
     assert {row[0]: row[4] for row in report.owed.rows} == owed
     assert ben in {row.worker for row in report.workers} <= {ben, cy}
+    assert report.page_use is not None
+    assert ada not in {row[0] for row in report.page_use.rows}
     assert files_with(work / "crowd", *texts, ODD) == set()
     assert files_with(work / "judgments", ada, *texts) == set()
     again = aggregate(Aggregate(workdir=work, resamples=20))
@@ -253,6 +258,8 @@ def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) 
         f"### answer: {answers} rows about 3 people",
         "### identity: 3 rows about 3 people",
         "| `pay.csv` |",
+        "| `pastes` |",
+        "| `away` |",
         "- `dataset`",
         "- `judgments`",
         "--withdraw NAME",
@@ -260,6 +267,7 @@ def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) 
         assert part in text
     for part in ("Prolific recruits", "Label Studio", "Lovelace", "<b>", "- `filtered`"):
         assert part not in text
+    assert "Pasting and leaving" in CliRunner().invoke(app, ["workers", "-w", str(work)]).output
     run(Workers(workdir=work, withdraw=ODD))
     report = run(Workers(workdir=work, data_protection=True))
     assert "### identity: 2 rows about 2 people" in report.data_protection

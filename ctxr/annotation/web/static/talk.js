@@ -1,4 +1,5 @@
 // The live part of a talk: asks for what is new, and sends without leaving the page. A restart of the server is waited out.
+import { count } from "./count.js";
 import * as near from "./near.js";
 import { tell } from "./problems.js";
 
@@ -81,10 +82,12 @@ const listen = async () => {
 const send = async (form) => {
   try {
     const body = new URLSearchParams(new FormData(form));
+    body.set("counted", say.elements.counted.value);
     const answer = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
     const told = await answer.json();
     tell(told.problems ?? []);
     if (told.go) location.assign(told.go);
+    if (answer.ok) say.elements.counted.value = "0 0 0";
     return answer.ok;
   } catch {
     tell([words.unsent]);
@@ -118,5 +121,6 @@ addEventListener("keydown", (event) => {
   if (event.key === "z" && !photo.hidden && !near.isOpen()) near.open([zoom], 0);
 });
 turns.scrollTop = turns.scrollHeight;
+count(say);
 text.focus();
 listen();

@@ -1,4 +1,5 @@
 // Keys, zoom and checks while typing. Every form works without it.
+import { count } from "./count.js";
 import * as near from "./near.js";
 import { tell } from "./problems.js";
 
@@ -89,6 +90,8 @@ addEventListener("keydown", (event) => {
     form.requestSubmit();
   }
 });
+
+count(form);
 
 // Drafts are kept and texts checked a moment after the last key.
 let waiting = 0;
