@@ -22,8 +22,11 @@ class ExitQuestions(Endpoints):
         return self.site.texts.page(EXIT, SPOKEN.get().tag) if self.pages.asks_exit(worker) else None
 
     def show(self, request: Request) -> Response:
-        """The questions; to work for who has none to answer."""
-        return self._show(self.pages.session(request), {})
+        """The questions; to work for who has none to answer, or was not led here when it was done."""
+        session = self.pages.session(request)
+        if request.query_params.get("key") != self.pages.exit_key(session.worker):
+            return self.pages.go("/next?more=1")
+        return self._show(session, {})
 
     def _show(self, session: Session, given: Posted, problem: str = "") -> Response:
         if (text := self._page(session)) is None:

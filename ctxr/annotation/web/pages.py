@@ -228,6 +228,14 @@ class Pages(SignedPages):
         """Whether the study has questions at the end that the worker has not seen."""
         return bool(self.site.texts.exit_version) and not self.site.journal.exit_answers(worker)
 
+    def exit_key(self, worker: str) -> str:
+        """What opens the questions at the end to a worker whose work is done."""
+        return self.site.signer.digest("exit", worker)[:16]
+
+    def to_exit(self, worker: str) -> RedirectResponse:
+        """To the questions at the end."""
+        return self.go(f"/exit?key={self.exit_key(worker)}")
+
     def worker_of(self, invited: str) -> str:
         """The pseudonym of a member of a local team."""
         return self.site.pseudonym("local", invited)

@@ -162,7 +162,7 @@ class Prolific(Endpoints):
         if has_withdrawn and not visit.ending and self.site.journal.done_by(visit.worker) <= visit.answers:
             return self.pages.message(_(_LEFT), [_("Please return your submission on Prolific.")])
         if ending == "complete" and not visit.ending and self.pages.asks_exit(visit.worker):
-            return self.pages.go("/exit")
+            return self.pages.to_exit(visit.worker)
         kind, *told = _ENDINGS["withdrawn" if has_withdrawn else ending]
         title, line = map(_, told)
         codes = study.codes()

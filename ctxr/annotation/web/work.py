@@ -203,7 +203,7 @@ class Work(Endpoints):
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
         if lease.reason == "nothing_left" and self.pages.asks_exit(session.worker):
-            return self.pages.go("/exit")
+            return self.pages.to_exit(session.worker)
         waits = lease.reason in ("wait", "paused")
         return self.pages.message(
             _(_TITLES[lease.reason]),

@@ -121,9 +121,13 @@ def leaving(walk: Walk) -> Iterator[None]:
 
 
 def at_the_end(walk: Walk) -> Iterator[None]:
-    with walk.served(texts=read_texts(folder_of(walk.folder / "study", exit=EXIT, exit_ar=EXIT_AR))) as made:
+    with walk.served(
+        UNITS["entail"], texts=read_texts(folder_of(walk.folder / "study", exit=EXIT, exit_ar=EXIT_AR))
+    ) as made:
         walk.invited(made)
-        walk.go("/exit")
+        walk.press("main .button")
+        walk.tab.locator("[name=verdict]").first.check()
+        walk.press("#send")
         yield
         walk.tab.locator("textarea").fill("a\u202eb")
         walk.press("main .button")
