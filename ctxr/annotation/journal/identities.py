@@ -51,6 +51,9 @@ _visit = Table(
 LEFT = "left"
 """Ending of a visit whose person came again with another submission."""
 
+DECLINED = "declined"
+"""Ending of a visit whose person did not agree to the consent; who changes their mind begins it anew."""
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -118,7 +121,7 @@ class Identities:
             same = connection.execute(select(_visit).where(columns.submission == visit.submission)).mappings().first()
             if same is not None and same["participant"] != visit.participant:
                 raise NotAllowed("not_yours", _("This submission belongs to another participant."))
-            if same is not None:
+            if same is not None and same["ending"] != DECLINED:
                 return _visit_of(same)
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
@@ -126,6 +129,7 @@ class Identities:
                 begun = _("You have begun another submission. Please finish that one first.")
                 raise NotAllowed("second", begun)
             connection.execute(update(_visit).where(*unended).values(ending=LEFT))
+            connection.execute(delete(_visit).where(columns.submission == visit.submission))
             connection.execute(insert(_visit).values(asdict(visit) | {"began": micros(visit.began)}))
         return visit
 

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.confirmation import ask_to_withdraw
+from ctxr.annotation.journal.identities import DECLINED
 from ctxr.annotation.study import CONSENT, INSTRUCTIONS, StudyPage
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.pages import Endpoints, Posted
@@ -37,7 +38,8 @@ class Introduction(Endpoints):
         return self.pages.page("text.html", 422 if problems else 200, leave=leave, **shown)
 
     def decide(self, request: Request, posted: Posted) -> Response:
-        """Enrol who agrees; who refuses is signed out, and no record is made of it; who withdraws is asked once more."""
+        """Enrol who agrees; who refuses is signed out, their submission is over unless they gave answers in it, and no other record is made
+        of it; who withdraws is asked once more."""
         session, act, text = self.pages.session(request), request.path_params["act"], self._text(CONSENT)
         if act not in ACTS or text is None:
             raise HttpProblem(404, _("This page does not exist"))
@@ -51,6 +53,9 @@ class Introduction(Endpoints):
             lines = [_("You do not take part in this study."), _("If you change your mind, open your link again.")]
             if session.platform == "prolific":
                 lines[1] = _("Please return your submission on Prolific.")
+                visit = self.site.identities.visit(session.submission)
+                if visit is not None and self.site.journal.done_by(session.worker) <= visit.answers:
+                    self.site.identities.end(visit.submission, DECLINED)
             return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
         if "agree" not in posted:
             return self._consent(session, _("Please tick the box, or choose “I do not want to take part”."))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.confirmation import readmit
-from ctxr.annotation.journal.identities import LEFT, Visit
+from ctxr.annotation.journal.identities import DECLINED, LEFT, Visit
 from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Invitation, Session
@@ -138,7 +138,7 @@ class Prolific(Endpoints):
         if session.platform != _PLATFORM:
             return None
         visit = self.site.identities.visit(session.submission)
-        if visit is None or visit.ending == LEFT or visit.door not in self.site.studies:
+        if visit is None or visit.ending in (LEFT, DECLINED) or visit.door not in self.site.studies:
             raise HttpProblem(403, _("This submission is over"), _(_ONCE_MORE))
         return visit
 

@@ -11,7 +11,8 @@ from ctxr.annotation.study import StudyTexts, read_texts
 from ctxr.annotation.web.site import Invitation
 from tests.annotation.test_study import CONSENT, HOSTILE, folder_of
 from tests.annotation.web.conftest import MakeCrowd
-from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, crowd
+from tests.annotation.web.crowd import IMAGES, START, UNITS, Crowd
+from tests.annotation.web.crowd import crowd as crowd_of
 from tests.annotation.web.reading import HtmlReader, read
 from tests.annotation.web.test_sign_in_prolific import ENTAIL, entry, pays
 from tests.annotation.web.test_work import GOOD
@@ -61,7 +62,7 @@ def test_nothing_of_the_study_is_shown_before_consent_and_a_changed_one_is_asked
     page = agree(ada)
     link, picture = page.form().action, page.images[0]
     texts = consent_of(tmp_path / "two", "More.")
-    later = crowd(before.folder, units, texts=texts)
+    later = crowd_of(before.folder, units, texts=texts)
     try:
         visitor = later.visitor()
         visitor.cookies.update(ada.cookies)
@@ -117,17 +118,32 @@ def test_who_refuses_is_signed_out_and_no_record_is_made(make_crowd: MakeCrowd, 
     assert read(page.form("/refuse").send(visitor)).headline.endswith("for reading")
     assert read(visitor.get("/next")).headline.endswith("personal link")
     guest = crowd.visitor()
-    arrived = read(guest.get(entry()))
-    assert arrived.headline == TITLE
+    arrived, elsewhere = read(guest.get(entry())), crowd.visitor()
+    assert arrived.headline == read(elsewhere.get(entry())).headline == TITLE
     told = arrived.form("/refuse").send(guest)
     assert "submission on Prolific" in told.text
     assert read(guest.get("/next")).headline.endswith("personal link")
+    assert ([one.ending for one in crowd.visits()], elsewhere.get("/next").status_code) == (["declined"], 403)
+    assert read(crowd.visitor().get(entry(visit="b"))).headline == TITLE  # nothing of theirs is running
+    crowd.clock.pass_by(90)
     assert (crowd.site.journal.workers(), crowd.site.journal.consents()) == ([], [])
     # a change of mind
     assert read(crowd.visitor().get(entry())).headline == TITLE
     back = crowd.visitor()
     sent = read(back.get(entry())).form("/agree").send(back, agree="yes")
-    assert read(sent).form().offered["verdict"]
+    page = read(sent)
+    assert page.form().offered["verdict"]
+    assert [(one.ending, one.began) for one in crowd.visits()] == [("", crowd.clock.now), ("left", START)]
+    # who has answered and declines a changed text is still owed
+    page.form().send(back, verdict="neutral")
+    later = crowd_of(crowd.folder, ENTAIL, texts=plain(consent_of(tmp_path / "two", "More.")), studies=studies)
+    try:
+        changed = later.visitor()
+        changed.cookies.update(back.cookies)
+        read(changed.get("/next")).form("/refuse").send(changed)
+        assert [one.ending for one in later.visits()] == ["", "left"]
+    finally:
+        later.close()
 
 
 @pytest.mark.parametrize("attack", ["no token", "another act", "another session", "another version", "elsewhere"])
