@@ -32,6 +32,7 @@ class ExitQuestions(Endpoints):
         if (text := self._page(session)) is None:
             return self.pages.go("/next?more=1")
         shown = {"title": text.title, "text": text, "given": given, "problem": problem, "most": MOST_CHARACTERS}
+        shown["told"] = self.pages.news(session)
         csrf = self.site.signer.form_token(session.nonce, f"{self.pages.at}/exit")
         return self.pages.page("exit.html", 422 if problem else 200, csrf=csrf, **shown)
 

@@ -31,7 +31,7 @@ class OwnAnswers(Endpoints):
             link = self.site.signer.sign(LeaseLink(given.lease.token, session.worker))
             unit = LeasedUnit(self.pages, given.lease, session, f"{self.pages.at}/w/{link}")
             rows.append({"unit": unit, "said": _said(unit, given), "pictures": _pictures(unit, given), "given": given})
-        return self.pages.page("answers.html", title=_("Your last answers"), rows=rows)
+        return self.pages.page("answers.html", title=_("Your last answers"), rows=rows, told=self.pages.news(session))
 
     def edit(self, request: Request) -> Response:
         """The page of an answer as it was sent."""

@@ -35,7 +35,8 @@ class Introduction(Endpoints):
         agreed = self.pages.agreed(worker)
         shown = {"title": text.title, "text": text, "problems": problems, "csrf": None if agreed else tokens}
         leave = tokens["withdraw"] if agreed or journal.done_by(worker) else ""
-        return self.pages.page("text.html", 422 if problems else 200, leave=leave, **shown)
+        told = self.pages.news(session)
+        return self.pages.page("text.html", 422 if problems else 200, leave=leave, told=told, **shown)
 
     def decide(self, request: Request, posted: Posted) -> Response:
         """Enrol who agrees; who refuses is signed out, their submission is over unless they gave answers in it, and no other record is made
@@ -87,5 +88,6 @@ class Introduction(Endpoints):
         text = self._text(INSTRUCTIONS.format(task)) if task in NAMES else None
         if text is None:
             raise HttpProblem(404, _("This page does not exist"))
-        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, leave="", problems=())
+        told = self.pages.news(session)
+        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, leave="", problems=(), told=told)
         return self.pages.remember(page, session._replace(shown=" ".join(sorted({*session.shown.split(), task}))))

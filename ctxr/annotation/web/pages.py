@@ -249,6 +249,10 @@ class Pages(SignedPages):
         here = f"{self.at}/told/{message[0]}" if message else ""
         return (message[1], here, self.signer.form_token(session.nonce, here)) if message else None
 
+    def news(self, session: Session) -> tuple[str, str, str] | None:
+        """The oldest message that this person has not put away, as pages show it; None without one."""
+        return self.told(session, next(iter(self.site.journal.unread(session.worker)), None))
+
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """The session of a person, who is enrolled now, or once they agree to the consent; the platform's id goes to the private folder
         and nowhere else."""

@@ -150,7 +150,7 @@ class Prolific(Endpoints):
         bundle = self.site.studies[visit.door].bundle
         return WorkRound(min(done - visit.answers, bundle), bundle)
 
-    def ended(self, visit: Visit) -> Response | None:
+    def ended(self, session: Session, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""
         study = self.site.studies[visit.door]
         ending = visit.ending or self.site.journal.ending(
@@ -176,5 +176,6 @@ class Prolific(Endpoints):
             title,
             [line, _("Please return to Prolific to be paid.")],
             code=code,
+            told=self.pages.news(session),
             links=[(_("Complete on Prolific"), f"{DONE}?{urlencode({'cc': code})}")],
         )

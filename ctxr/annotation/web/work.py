@@ -191,16 +191,16 @@ class Work(Endpoints):
                 _("Thank you, that was a round"),
                 [thanks],
                 links=[(_("Start another round"), f"{self.pages.at}/next?more=1")],
-                told=self._message(session),
+                told=self.pages.news(session),
             )
-        if visit is not None and (ended := self.prolific.ended(visit)):
+        if visit is not None and (ended := self.prolific.ended(session, visit)):
             return ended
         tasks = self.site.tasks if visit is None else self.site.studies[visit.door].tasks
         lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(lease, NoWork):
             return self.pages.go(f"/w/{self.site.signer.sign(LeaseLink(lease.token, session.worker))}")
         # looking for work may have ended the qualification round
-        if visit is not None and (ended := self.prolific.ended(visit)):
+        if visit is not None and (ended := self.prolific.ended(session, visit)):
             return ended
         if lease.reason == "nothing_left" and self.pages.asks_exit(session.worker):
             return self.pages.to_exit(session.worker)
@@ -210,11 +210,8 @@ class Work(Endpoints):
             [_(lease.sentence)],
             links=[(_("Look again"), f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
-            told=self._message(session),
+            told=self.pages.news(session),
         )
-
-    def _message(self, session: Session) -> tuple[str, str, str] | None:
-        return self.pages.told(session, next(iter(self.site.journal.unread(session.worker)), None))
 
     def put_away(self, request: Request, posted: Posted) -> Response:
         """Show a message to this worker no more."""

@@ -1,6 +1,7 @@
 """The pages of the researcher: figures, people, a pause, and who may not come in."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from starlette.testclient import TestClient
 
 from ctxr.annotation.journal.journal import read_journal
 from ctxr.annotation.records import Unit
+from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.site import RUNNER, Invitation, Session, Shown, crowd_signer, run_signer
+from tests.annotation.test_study import CONSENT, EXIT, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd
 from tests.annotation.web.reading import read
 from tests.annotation.web.serving import serving
+from tests.annotation.web.test_sign_in_prolific import entry, pays
 from tests.annotation.web.test_work import GOOD
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -221,6 +225,26 @@ def test_a_message_stands_on_the_next_pages_of_its_worker_until_it_is_put_away(m
     assert "مرحبا" not in away.send(ada).text
     assert "Not read yet" not in visitor.get(person(crowd)).text
     assert crowd.site.journal.unread(crowd.worker("ben")) == [(1, "for Ben")]
+
+
+def test_a_message_stands_on_every_page_of_its_worker_to_the_completion_code(
+    make_crowd: MakeCrowd, tmp_path: Path
+) -> None:
+    texts = read_texts(folder_of(tmp_path / "study", consent=CONSENT, exit=EXIT))
+    crowd = make_crowd(UNITS["entail"], texts=texts, studies={"pilot": pays(bundle=1)})
+    guest = crowd.visitor()
+    page = read(guest.get(entry()))
+    page.form("/agree").send(guest, agree="yes")
+    (worker,) = (one.worker for one in crowd.site.journal.workers())
+    crowd.site.journal.tell(worker, HOSTILE, "requester", crowd.site.now())
+    pages = [guest.get(path) for path in ("/consent", "/instructions/entail", "/answers", "/next")]
+    pages.append(read(pages[-1]).form().send(guest, verdict="neutral"))
+    pages.append(read(pages[-1]).form("/exit").send(guest))
+    assert "C1DONE" in pages[-1].text
+    for one in pages:
+        assert (read(one).text.count(HOSTILE), HOSTILE in one.text) == (1, False)
+    assert "C1DONE" in read(pages[-1]).form("/told/0").send(guest).text
+    assert crowd.site.journal.unread(worker) == []
 
 
 def test_a_message_is_put_away_without_leaving_what_is_being_written(make_crowd: MakeCrowd, headless: Browser) -> None:
