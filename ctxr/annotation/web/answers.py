@@ -36,10 +36,7 @@ class OwnAnswers(Endpoints):
     def edit(self, request: Request) -> Response:
         """The page of an answer as it was sent."""
         unit = leased_unit(self.pages, request)
-        given = {one.lease.token: one for one in self.site.journal.last_answers(unit.lease.worker)}.get(
-            unit.lease.token
-        )
-        if given is None or not given.may_be_corrected:
+        if (given := self.work.correctable(unit)) is None:
             raise HttpProblem(409, _("This answer stays"), _("This answer can no longer be changed."))
         return self.work.form(unit, given.answer.values, step="/correct")
 
@@ -70,8 +67,8 @@ def _said(unit: LeasedUnit, given: GivenAnswer) -> list[tuple[str, str]]:
 
 
 def _pictures(unit: LeasedUnit, given: GivenAnswer) -> list[str]:
-    """What was chosen or marked, else the first picture, as the page names it."""
-    shown = unit.form.pictures
+    """What was chosen or marked, else the first picture, as the page names it; nothing where they may see it no more."""
+    shown = unit.form.pictures if given.may_be_corrected else ()
     chosen = [
         one.image for one in shown if one.marked or any(one.image in said for said in given.answer.values.values())
     ]

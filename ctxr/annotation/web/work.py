@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write
-from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
+from ctxr.annotation.journal.results import GivenAnswer, Lease, NotAllowed, NoWork
 from ctxr.annotation.journal.storing import COUNTED
 from ctxr.annotation.study import INSTRUCTIONS
 from ctxr.annotation.tasks import task_of
@@ -325,6 +325,11 @@ class Work(Endpoints):
             problems = task_of(lease.unit).validate(lease.unit, values, exposure)
         return JSONResponse(_told(problems))
 
+    def correctable(self, unit: LeasedUnit) -> GivenAnswer | None:
+        """The answer to a unit, as long as it may be corrected."""
+        last = self.site.journal.last_answers(unit.lease.worker)
+        return next((one for one in last if one.lease.token == unit.lease.token and one.may_be_corrected), None)
+
     def picture(self, request: Request) -> Response:
         """A picture of the unit that this worker holds, or corrects, by the name that it has on this lease's pages."""
         unit = leased_unit(self.pages, request, cost=0.1)
@@ -334,9 +339,11 @@ class Work(Endpoints):
         image = next((image for image in images if unit.key(image) == request.path_params["key"]), "")
         file = self.site.pictures.get(image)
         media = PICTURES.get(file.suffix.lower()) if file else None
-        corrects = request.url.path.startswith(f"{unit.path}/correct/")
-        states = ("answered",) if corrects else ("live", "answered") if unit.is_practice else ("live",)
-        if unit.lease.state not in states or file is None or media is None or not file.is_file():
+        if request.url.path.startswith(f"{unit.path}/correct/"):
+            is_theirs = self.correctable(unit) is not None
+        else:
+            is_theirs = unit.lease.state == "live" or (unit.lease.state == "answered" and unit.is_practice)
+        if not is_theirs or file is None or media is None or not file.is_file():
             raise HttpProblem(404, _("This picture does not exist"))
         # at once: a response that streams a file changes threads for each of its ten steps
         content, kept = file.read_bytes(), {"cache-control": "private, max-age=31536000, immutable"}

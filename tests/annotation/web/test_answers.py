@@ -32,7 +32,9 @@ def test_an_answer_is_seen_again_and_corrected_without_a_script(make_crowd: Make
     assert GOOD in page.text
     assert [visitor.get(image).status_code for image in page.images] == [200]
     assert [visitor.get(image.replace("/correct", "")).status_code for image in page.images] == [404]
-    form = read(visitor.get(correction(page))).form()
+    correcting = read(visitor.get(correction(page)))
+    form, pictures = correcting.form(), [*page.images, *dict.fromkeys(correcting.images)]
+    assert [visitor.get(image).status_code for image in pictures] == [200] * 11
     assert form.fields["description"] == [GOOD]
     check = form.fields | {"link": [form.action.split("/")[-2]], "description": [f"{GOOD} Really."]}
     assert visitor.post("/check", data=check).json() == {"problems": [], "may_stand": False}
@@ -43,7 +45,13 @@ def test_an_answer_is_seen_again_and_corrected_without_a_script(make_crowd: Make
     (answer,) = crowd.site.journal.answers()
     assert answer.values == {"description": (BETTER,)}
     assert BETTER in crowd.invited("ben").get("/next").text
-    assert not [link for link in read(visitor.get("/answers")).links if link.endswith("/correct")]
+    page = read(visitor.get("/answers"))
+    assert ([link for link in page.links if link.endswith("/correct")], page.images, BETTER in page.text) == (
+        [],
+        [],
+        True,
+    )
+    assert [visitor.get(image).status_code for image in pictures] == [404] * 11
     late = form.send(visitor, description=GOOD)
     assert (late.status_code, GOOD in late.text, crowd.site.journal.answers()) == (409, True, [answer])
     assert visitor.get(form.action).status_code == 409
