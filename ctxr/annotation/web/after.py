@@ -17,7 +17,7 @@ class ExitQuestions(Endpoints):
 
     def _page(self, session: Session) -> StudyPage | None:
         worker = session.worker
-        if not worker or not self.pages.agreed(worker) or self.pages.has_withdrawn(worker):
+        if not worker or self.pages.has_withdrawn(worker):
             return None
         return self.site.texts.page(EXIT, SPOKEN.get().tag) if self.pages.asks_exit(worker) else None
 

@@ -171,10 +171,14 @@ class Work(Endpoints):
         if not session.worker:
             return self.pages.go("/")
         self.pages.limit(self.site.workers, session.worker)
-        visit = self.prolific.visit(session)
-        if not self.pages.agreed(session.worker) and not self.pages.has_withdrawn(session.worker):
+        visit, done = self.prolific.visit(session), self.site.journal.done_by(session.worker)
+        agrees = self.pages.agreed(session.worker) or self.pages.has_withdrawn(session.worker)
+        # a consent that has changed since keeps nobody from the code that they have earned
+        is_owed = visit is not None and (agrees or done > visit.answers or bool(visit.ending))
+        if visit is not None and is_owed and (ended := self.prolific.ended(session, visit)):
+            return ended
+        if not agrees:
             return self.pages.go("/consent")
-        done = self.site.journal.done_by(session.worker)
         if (
             visit is None
             and done
@@ -193,8 +197,6 @@ class Work(Endpoints):
                 links=[(_("Start another round"), f"{self.pages.at}/next?more=1")],
                 told=self.pages.news(session),
             )
-        if visit is not None and (ended := self.prolific.ended(session, visit)):
-            return ended
         tasks = self.site.tasks if visit is None else self.site.studies[visit.door].tasks
         lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(lease, NoWork):

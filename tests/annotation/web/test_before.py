@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.study import StudyTexts, read_texts
 from ctxr.annotation.web.site import Invitation
-from tests.annotation.test_study import CONSENT, HOSTILE, folder_of
+from tests.annotation.test_study import CONSENT, EXIT, HOSTILE, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, START, UNITS, Crowd
 from tests.annotation.web.crowd import crowd as crowd_of
@@ -236,6 +237,37 @@ def test_a_participant_who_withdraws_is_paid_for_what_they_gave_and_else_returns
     assert crowd.visits()[0].ending == ("stopped" if worked else "")
     crowd.site.journal.withdraw(crowd.visits()[0].worker, "lead", crowd.site.now(), lambda _: None)
     assert told in read(guest.get("/next")).text
+
+
+@pytest.mark.parametrize(("bundle", "units", "code"), [(1, 6, True), (9, 1, True), (2, 6, False)])
+def test_a_changed_consent_comes_after_the_code_of_work_that_is_done_and_before_any_more(
+    make_crowd: MakeCrowd, tmp_path: Path, bundle: int, units: int, code: bool
+) -> None:
+    studies, more = {"pilot": pays(bundle=bundle)}, {"exit": EXIT}
+    before = make_crowd(*ENTAIL[:units], texts=plain(consent_of(tmp_path / "one")), studies=studies)
+    guest = before.visitor()
+    guest.get(entry())
+    agree(guest)
+    texts = consent_of(tmp_path / "two", "Changed.", **more)
+    later = crowd_of(before.folder, ENTAIL[:units], texts=texts, studies=studies | {"second": pays("C2SECOND")})
+    try:
+        changed = later.visitor()
+        changed.cookies.update(guest.cookies)
+        assert read(changed.get("/next")).headline == TITLE
+        worker, now, journal = before.visits()[0].worker, before.site.now(), before.site.journal
+        lease = journal.lease(worker, now)
+        assert isinstance(lease, Lease)
+        journal.submit(lease.token, worker, {"verdict": ("neutral",)}, now, "prolific")
+        assert (journal.done_by(worker), before.visits()[0].ending) == (1, "")
+        for path in ("/next", entry()):
+            shown = changed.get(path)
+            assert ("C1DONE" in shown.text, read(shown).headline == TITLE) == (code, not code)
+        assert later.visits()[0].ending == ("complete" if code else "")
+        if code:  # who comes again agrees before anything else, also where nothing is left
+            again = read(changed.get(entry("second", visit="b")))
+            assert (again.headline, "C2SECOND" in again.text) == (TITLE, False)
+    finally:
+        later.close()
 
 
 def test_a_stranger_is_asked_to_sign_in_and_a_study_without_consent_asks_none(
