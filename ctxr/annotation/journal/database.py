@@ -254,7 +254,9 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
         for file in filter(Path.is_file, (path, Path(f"{path}-wal"), Path(f"{path}-shm"))):
             with suppress(PermissionError):  # somebody else's, who decides who may read it
                 file.chmod(0o600)
-    engine = create_engine(address, pool_size=16, max_overflow=-1, pool_use_lifo=True, connect_args={"timeout": busy_seconds})
+    engine = create_engine(
+        address, pool_size=16, max_overflow=-1, pool_use_lifo=True, connect_args={"timeout": busy_seconds}
+    )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
