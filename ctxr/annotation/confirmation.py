@@ -41,11 +41,12 @@ def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:
         journal.change(worker, "blocked", "They asked to withdraw.", LEAVER, now)
 
 
-def leaving_notes(journal: Journal, workdir: Path) -> list[str]:
-    """What is said of each worker who asked to withdraw, with the command that deletes."""
+def leaving_notes(journal: Journal, workdir: Path, names: Mapping[str, str] = {}) -> list[str]:
+    """What is said of each worker who asked to withdraw, with the command that deletes; `names` by pseudonym, where they may be shown."""
+    people = [state.worker for state in leaving(journal)]
     return [
-        f"{state.worker} asked to withdraw: {command_in(workdir, 'workers', '--withdraw', state.worker)}"
-        for state in leaving(journal)
+        f"{names.get(one, one)} asked to withdraw: {command_in(workdir, 'workers', '--withdraw', one)}"
+        for one in people
     ]
 
 

@@ -1,7 +1,7 @@
 """What a study has come to while it runs, for `ctxr status` and the page of the researcher."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -29,9 +29,11 @@ RESAMPLES = 200
 """Of each interval; `ctxr aggregate` draws more."""
 
 
-def overview(workdir: Path, journal: Journal, answered: AggregatedAnswers, now: datetime) -> Overview:
-    """What the answers in the journal of a project, `Journal.answered`, come to so far."""
-    stuck = (*leaving_notes(journal, workdir), *_stuck(journal, now))
+def overview(
+    workdir: Path, journal: Journal, answered: AggregatedAnswers, now: datetime, names: Mapping[str, str] = {}
+) -> Overview:
+    """What the answers in the journal of a project, `Journal.answered`, come to so far; `names` by pseudonym, where they may be shown."""
+    stuck = (*leaving_notes(journal, workdir, names), *_stuck(journal, now))
     return Overview(
         _progress(journal, answered), _agreement(answered), _money(workdir, journal, answered), journal.paused(), stuck
     )

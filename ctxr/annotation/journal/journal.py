@@ -383,7 +383,7 @@ class Journal:
             return rooms.here(tx, token, worker)
 
     def progress(self) -> dict[str, TaskProgress]:
-        """By task: units, answers, units that want more, live leases, decided units; checks of workers are left out."""
+        """By task, without checks of workers; of units that show what a blocked worker wrote, only answers and leases are counted."""
         total: dict[str, TaskProgress] = {}
         for (task, _side), part in self.parts().items():
             both = zip(astuple(total.get(task, TaskProgress())), astuple(part), strict=True)
@@ -393,16 +393,19 @@ class Journal:
     def parts(self) -> dict[tuple[str, str], TaskProgress]:
         """`progress` by task and side of the benchmark: `train`, `eval`, or `any` for all workers."""
         key = unit.task, unit.side
-        still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
+        still, decided = (
+            func.sum(case((and_(which, leasing.WELL_MADE), 1), else_=0))
+            for which in (unit.decided.is_(None), unit.decided.is_not(None))
+        )
         answers = select(*key, func.count() / func.max(unit.seats))
         answers = answers.join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
-        units = select(*key, func.count(), still, func.sum(unit.live), func.count(unit.decided)).order_by(*key)
+        units = select(*key, still, func.sum(unit.live), decided).order_by(*key)
         answers, units = (query.where(unit.purpose == "work").group_by(*key) for query in (answers, units))
         with self._reading() as tx:
             answered = {(task, side): int(count) for task, side, count in tx.connection.execute(answers)}
             return {
-                (task, side): TaskProgress(count, answered.get((task, side), 0), int(undecided), int(live), decided)
-                for task, side, count, undecided, live, decided in tx.connection.execute(units)
+                (task, side): TaskProgress(int(wanting + done), answered.get((task, side), 0), *map(int, (wanting, live, done)))
+                for task, side, wanting, live, done in tx.connection.execute(units)
             }
 
     def paused(self) -> str:

@@ -46,7 +46,8 @@ class RunPages(SignedPages):
     def overview(self, request: Request) -> Response:
         """The study at a glance."""
         session, answered = self._runner(request), self.site.journal.answered()
-        found, names = overview(self.site.workdir, self.site.journal, answered, self.site.now()), self._names()
+        names = self._names()
+        found = overview(self.site.workdir, self.site.journal, answered, self.site.now(), names)
         parts = [dict(zip(found.progress.columns, row, strict=True)) for row in found.progress.rows]
         return self.page(
             "run.html",

@@ -159,7 +159,9 @@ class Schedule:
             for task in ("describe", "retrieve", "tag")
         }
         for task, told in journal.progress().items():
-            assert told.units == len(per_task[task])
+            made = [unit for unit in per_task[task] if not any(model.blocked(author) for author in unit.authors)]
+            assert told.units == len(made)
+            assert told.decided == sum(unit.id in model.stopped for unit in made)
             assert told.answered == sum(model.given(unit) for unit in per_task[task])
             assert told.open == sum(model.open(unit) for unit in per_task[task])
             assert told.leases == sum(len(model.live(unit)) for unit in per_task[task])

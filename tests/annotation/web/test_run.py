@@ -9,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
+from ctxr.annotation.confirmation import ask_to_withdraw
 from ctxr.annotation.journal.journal import read_journal
 from ctxr.annotation.records import Unit
 from ctxr.annotation.study import read_texts
@@ -65,6 +66,19 @@ def test_the_page_shows_what_is_decided_what_is_owed_who_works_and_what_was_writ
         assert said in text
     assert "describeany" in text
     assert "1 at workof 2" in text
+
+
+def test_who_asks_to_withdraw_is_named_as_on_the_link_and_what_was_built_on_them_is_not_counted(
+    make_crowd: MakeCrowd,
+) -> None:
+    crowd = described(make_crowd, name="team/Ada")
+    worker = crowd.worker("team/Ada")
+    ask_to_withdraw(crowd.site.journal, worker, crowd.site.now())
+    text = " ".join(read(runner(crowd).get("/run")).text.split())
+    assert "Ada asked to withdraw" in text
+    assert f"{worker} asked" not in text
+    assert f"--withdraw {worker}" in text
+    assert "0 of 1 units · 1 open" in text
 
 
 def test_pictures_of_answers_are_for_the_runner_alone(make_crowd: MakeCrowd) -> None:
