@@ -404,7 +404,9 @@ class Journal:
         with self._reading() as tx:
             answered = {(task, side): int(count) for task, side, count in tx.connection.execute(answers)}
             return {
-                (task, side): TaskProgress(int(wanting + done), answered.get((task, side), 0), *map(int, (wanting, live, done)))
+                (task, side): TaskProgress(
+                    int(wanting + done), answered.get((task, side), 0), *map(int, (wanting, live, done))
+                )
                 for task, side, wanting, live, done in tx.connection.execute(units)
             }
 
