@@ -10,6 +10,7 @@ from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.kept import KeptTable
 from ctxr.annotation.launch import private_folder
 from ctxr.engine.project import command_in
+from ctxr.engine.state import read_state
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.withdraw import holders
 from ctxr.store.kinds import DATASET
@@ -52,7 +53,7 @@ def _lines(journal: Journal, workdir: Path) -> Iterator[str]:
         if words:
             yield f"| `{file.name}` | {words} |"
     yield "\n## Copies\n\nThese folders hold pseudonyms, and what people wrote:\n"
-    yield from [f"- `{name}`" for name in holders(workdir, workers)] or ["none yet"]
+    yield from [f"- `{name}`" for name in sorted(holders(read_state(workdir).finished, workers))] or ["none yet"]
     yield f"\n## What is published\n\nThe dataset (`{DATASET}`) and its exports hold what people wrote and chose, pseudonyms, how long"
     yield "answers took, and answers to the questions at the end. Names, ids of platforms and the key are in none of them."
     yield "\n## What is sent to others\n"

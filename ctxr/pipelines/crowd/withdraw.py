@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Withdrawal
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.engine.state import read_state
+from ctxr.engine.state import Stored, read_state
 from ctxr.errors import DryRun, plural
 from ctxr.store.atomic import DRY_RUN, write_bytes
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS
@@ -60,33 +60,32 @@ def _sentences(done: Withdrawal, worker: str, built: Sequence[str]) -> Iterator[
 
 def built_with(workdir: Path, words: Collection[str]) -> Iterator[str]:
     """A sentence for each artifact, but the judgments, that holds one of `words` or was made of one that does."""
-    needles = [msgspec.json.encode(word)[1:-1] for word in words] + [word.encode() for word in words]
-    found, state = set[str](), read_state(workdir)
-    for name, one in state.finished.items():
-        if one.kind in (IMAGE_SETS, JUDGMENTS):
-            continue
-        files = (file for file in one.path.rglob("*") if file.suffix in _TEXT and file.is_file())
-        if not found.isdisjoint(one.parents) or any(_holds(file, needles) for file in files):
+    finished = read_state(workdir).finished
+    found = {name for name in holders(finished, words) if finished[name].kind != JUDGMENTS}
+    for name, one in finished.items():
+        if name in found or (one.kind not in (IMAGE_SETS, JUDGMENTS) and not found.isdisjoint(one.parents)):
             found.add(name)
             command = shlex.join(("ctxr", *(one.words or (one.verb, "-w", str(workdir)))))
             yield f"{one.path} was made with these answers: {command}   makes it again without them"
-    if (page := workdir / "report.html").is_file() and (found or _holds(page, needles)):
+    page = workdir / "report.html"
+    if page.is_file() and (found or _pattern(words).search(page.read_bytes())):
         yield f"{page} was made with these answers: ctxr report makes it again"
 
 
-def holders(workdir: Path, words: Collection[str]) -> list[str]:
-    """The artifacts of a project in which one of `words` stands."""
-    needles, found = [word.encode() for word in words], []
-    for name, one in read_state(workdir).finished.items():
+def holders(finished: Mapping[str, Stored], words: Collection[str]) -> list[str]:
+    """The artifacts of a project, but image sets, in whose files one of `words` stands."""
+    pattern, found = _pattern(words), []
+    for name, one in finished.items():
         files = (file for file in one.path.rglob("*") if file.suffix in _TEXT and file.is_file())
-        if one.kind != IMAGE_SETS and any(_holds(file, needles) for file in files):
+        if one.kind != IMAGE_SETS and any(pattern.search(file.read_bytes()) for file in files):
             found.append(name)
-    return sorted(found)
+    return found
 
 
-def _holds(file: Path, needles: Sequence[bytes]) -> bool:
-    content = file.read_bytes()
-    return any(re.search(rb"(?<!\w)" + re.escape(needle) + rb"(?!\w)", content) for needle in needles if needle)
+def _pattern(words: Collection[str]) -> re.Pattern[bytes]:
+    """What finds one of the words, as it is or as in JSON."""
+    forms = {form for word in words if word for form in (word.encode(), msgspec.json.encode(word)[1:-1])}
+    return re.compile(rb"(?<!\w)(?:" + (b"|".join(map(re.escape, forms)) or b"(?!)") + rb")(?!\w)")
 
 
 def _forget_submissions(private: Path, participants: set[str]) -> None:
