@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
-from ctxr.annotation.confirmation import leaving_notes, unconfirmed, unconfirmed_note
+from ctxr.annotation.confirmation import leaving_notes, unconfirmed_note
 from ctxr.annotation.cost import FORECAST
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Overview
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.launch import study_offer
-from ctxr.annotation.owed import OFFERS, owed_table
+from ctxr.annotation.owed import OFFERS, owed_by
 from ctxr.annotation.votes import by_kind, picks_of, votes_on
 from ctxr.engine.report import Table
 from ctxr.errors import plural
@@ -80,12 +80,8 @@ def _agreement(answered: AggregatedAnswers) -> Table:
 
 def _money(workdir: Path, journal: Journal, answered: AggregatedAnswers) -> Table:
     """By currency: what `ctxr workers` says is owed, and what the studies on Prolific and `ctxr plan` say that all of it takes."""
-    platforms = {state.worker: state.platform for state in journal.workers()}
-    unpaid = [state.worker for state in unconfirmed(journal)]
     owed, offered = defaultdict[str, float](float), defaultdict[str, float](float)
-    given = answered.units, answered.answers, journal.waited(), platforms
-    owing = owed_table(workdir, *given, unpaid=unpaid, deleted=journal.earned())
-    for *_, amount, currency in owing.rows:
+    for *_, amount, currency in owed_by(workdir, answered, journal).rows:
         owed[currency] += amount
     for file in (workdir / TASKS).glob(OFFERS):
         offer = study_offer(file.parent.parent)

@@ -6,9 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
+from ctxr.annotation.confirmation import unconfirmed
 from ctxr.annotation.cost import ASSUMED_SECONDS, FLOOR
 from ctxr.annotation.journal.identities import read_visits
+from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Earned, UnpaidWait
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.records import Answer, Unit
@@ -18,6 +21,16 @@ from ctxr.store.kinds import PLAN, TASKS
 
 OFFERS = "*/prolific/offer.json"
 """The offers of studies on Prolific, below a project's tasks."""
+
+
+def owed_by(workdir: Path, answered: AggregatedAnswers, journal: Journal | None) -> Table:
+    """`owed_table` of answers in a project; None for its journal where nothing was served."""
+    if journal is None:
+        return owed_table(workdir, answered.units, answered.answers, (), {})
+    platforms = {state.worker: state.platform for state in journal.workers()}
+    given = answered.units, answered.answers, journal.waited(), platforms
+    unpaid = [state.worker for state in unconfirmed(journal)]
+    return owed_table(workdir, *given, unpaid=unpaid, deleted=journal.earned())
 
 
 def owed_table(

@@ -251,6 +251,9 @@ class Workers(Options):
             yield f"{twice[0]!r} cannot be changed in two ways at once", "one command for each change"
 
 
+AGREED = Table("Consent", ("version", "language", "agreed"), ())
+
+
 @dataclass(frozen=True)
 class WorkersReport(VerbReport):
     """The workers and their quality; `changed` are the changes made by this command, `changes` all of them, oldest first, `waited` the
@@ -261,14 +264,14 @@ class WorkersReport(VerbReport):
     workers: "tuple[Worker, ...]"
     table: Table
     changed: tuple[str, ...]
-    changes: "tuple[Change, ...]"
-    waited: "tuple[UnpaidWait, ...]"
     owed: Table
-    consents: Table
     refused: Mapping[str, int]
     settled: Table | None = None
-    leaving: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
+    changes: "tuple[Change, ...]" = ()
+    waited: "tuple[UnpaidWait, ...]" = ()
+    consents: Table = AGREED
+    leaving: tuple[str, ...] = ()
     exit: Table | None = None
     data_protection: str = ""
     page_use: Table | None = None

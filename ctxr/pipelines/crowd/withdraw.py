@@ -13,7 +13,10 @@ from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Withdrawal
 from ctxr.annotation.launch import private_folder
+from ctxr.annotation.owed import owed_by
 from ctxr.annotation.pseudonyms import read_key
+from ctxr.engine.project import command_in
+from ctxr.engine.report import Table
 from ctxr.engine.state import Stored, read_state
 from ctxr.errors import DryRun, plural
 from ctxr.store.atomic import DRY_RUN, write_bytes
@@ -32,12 +35,14 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     Raises CtxrError where somebody reads the files for too long.
     """
     told: list[str] = []
+    owed = owed_by(workdir, journal.answered(), journal)
 
     def announce(done: Withdrawal) -> None:
         told.extend(_sentences(done, worker, list(built_with(workdir, (worker, *done.texts)))))
         if DRY_RUN.get():
             plan = {"answers": done.answers, "answers of others": done.others, "asked of others again": done.again}
-            raise DryRun(f"would delete the data of {worker}", {**plan, "then": told[1:]})
+            left = [*told[1:], *owed_notes(workdir, owed, worker)]
+            raise DryRun(f"would delete the data of {worker}", {**plan, "then": left})
 
     private = private_folder(workdir)
     journal.withdraw(worker, by, datetime.now(UTC), announce, paid=paid)
@@ -45,6 +50,12 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     with closing(Identities(private, read_key(private))) as identities:
         identities.forget(worker, paid=paid)
     return told
+
+
+def owed_notes(workdir: Path, owed: Table, worker: str) -> list[str]:
+    """What is said of a worker who withdraws and is to be paid."""
+    pay = f"pay them, then {command_in(workdir, 'workers', '--withdraw', worker, '--paid')}"
+    return [f"{worker} is still owed {row[4]:.2f} {row[5]}: {pay}" for row in owed.rows if row[0] == worker]
 
 
 def _sentences(done: Withdrawal, worker: str, built: Sequence[str]) -> Iterator[str]:

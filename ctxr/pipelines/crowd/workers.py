@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
-from ctxr.annotation.confirmation import leaving_notes, unconfirmed
+from ctxr.annotation.confirmation import leaving_notes
 from ctxr.annotation.journal.journal import Journal, StateChange
-from ctxr.annotation.journal.results import Change, Earned, ExitAnswer, PageUse, UnpaidWait
+from ctxr.annotation.journal.results import ExitAnswer, PageUse
 from ctxr.annotation.launch import private_folder
-from ctxr.annotation.owed import owed_table
+from ctxr.annotation.owed import owed_by
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.votes import picks_of
@@ -24,7 +25,7 @@ from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.data_protection import statement
 from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.settle import settle
-from ctxr.pipelines.crowd.withdraw import withdraw
+from ctxr.pipelines.crowd.withdraw import owed_notes, withdraw
 from ctxr.store.atomic import DRY_RUN
 from ctxr.store.tables import grouped
 
@@ -35,39 +36,46 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
     config.check()
-    gone, withdrawn = _withdrawn(config) if config.withdraw else ("", [])
+    gone, told = "", list[str]()
+    if config.withdraw:
+        with _journal(config, read_only=False) as journal:
+            gone = _named(config.workdir, config.withdraw, [state.worker for state in journal.workers()])
+            told = withdraw(journal, config.workdir, gone, config.decided_by, paid=config.paid)
     changed = changes_of(config) if config.block or config.allow or config.undo else []
     if config.settle and DRY_RUN.get():
         settle(config.workdir, config.database)
     source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     settled = settle(config.workdir, config.database) if config.settle else None
-    blocked, changes = tuple[str, ...](), list[Change]()
-    consents = list[tuple[str, str, int]]()
-    waited, platforms, unpaid = tuple[UnpaidWait, ...](), dict[str, str](), list[str]()
-    deleted, leaving, said, kept = list[Earned](), list[str](), list[ExitAnswer](), ""
-    used = dict[str, PageUse]()
     with project_journal(config.workdir, config.database) as journal:
-        if journal is not None:
-            blocked = journal.blocked()
-            platforms = {state.worker: state.platform for state in journal.workers()}
-            changes = [change for worker in platforms for change in journal.changes(worker)]
-            waited = tuple(journal.waited())
-            consents = journal.consents()
-            unpaid = [state.worker for state in unconfirmed(journal)]
-            said, used = journal.exit_answers(), journal.page_use()
-            kept = statement(journal, config.workdir) if config.data_protection else ""
-            deleted, leaving = journal.earned(), leaving_notes(journal, config.workdir)
-    rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
-    oldest_first = tuple(sorted(changes, key=lambda change: change.number))
-    given = answered.units, answered.answers, waited, platforms
-    owed = owed_table(config.workdir, *given, unpaid=unpaid, deleted=deleted)
-    pay = f"pay them, then {command_in(config.workdir, 'workers', '--withdraw', gone, '--paid')}"
-    withdrawn += [f"{gone} is still owed {row[4]:.2f} {row[5]}: {pay}" for row in owed.rows if row[0] == gone]
-    agreed = Table("Consent", ("version", "language", "agreed"), tuple(consents))
-    refused = refused_answers(source)
-    tables = rows, worker_table(rows), tuple(changed), oldest_first, waited, owed, agreed, refused, settled
-    return WorkersReport(*tables, tuple(leaving), tuple(withdrawn), _exit_table(said), kept, use_table(used))
+        blocked = journal.blocked() if journal else ()
+        rows = tuple(people(answered, picks_of(answered), blocked, config.good, config.poor))
+        owed = owed_by(config.workdir, answered, journal)
+        report = WorkersReport(
+            workers=rows,
+            table=worker_table(rows),
+            changed=tuple(changed),
+            owed=owed,
+            refused=refused_answers(source),
+            settled=settled,
+            withdrawn=(*told, *owed_notes(config.workdir, owed, gone)),
+        )
+        return _with_journal(report, journal, config) if journal else report
+
+
+def _with_journal(report: WorkersReport, journal: Journal, config: Workers) -> WorkersReport:
+    """The report with what only the journal says."""
+    changes = [change for state in journal.workers() for change in journal.changes(state.worker)]
+    return replace(
+        report,
+        changes=tuple(sorted(changes, key=lambda change: change.number)),
+        waited=tuple(journal.waited()),
+        consents=replace(report.consents, rows=tuple(journal.consents())),
+        leaving=tuple(leaving_notes(journal, config.workdir)),
+        exit=_exit_table(journal.exit_answers()),
+        page_use=use_table(journal.page_use()),
+        data_protection=statement(journal, config.workdir) if config.data_protection else "",
+    )
 
 
 def _exit_table(said: list[ExitAnswer]) -> Table:
@@ -120,13 +128,6 @@ def _journal(config: Workers, *, read_only: bool) -> Iterator[Journal]:
             hint = f"{command_in(config.workdir, 'serve')}   (it keeps the list of workers)"
             raise UnfinishedError(f"{config.workdir} has no journal of answers", hint=hint)
         yield journal
-
-
-def _withdrawn(config: Workers) -> tuple[str, list[str]]:
-    """Delete the data of the worker whom the options name; their pseudonym, and what was deleted."""
-    with _journal(config, read_only=False) as journal:
-        worker = _named(config.workdir, config.withdraw, [state.worker for state in journal.workers()])
-        return worker, withdraw(journal, config.workdir, worker, config.decided_by, paid=config.paid)
 
 
 def _named(workdir: Path, typed: str, names: list[str]) -> str:

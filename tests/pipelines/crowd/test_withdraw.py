@@ -118,6 +118,8 @@ def test_a_dry_run_counts_and_a_second_run_with_paid_leaves_the_pseudonym_alone(
     plan: dict[str, Any] = dict(ended.value.plan)
     assert (plan["answers"], [*plan["asked of others again"]]) == (3, ["describe", "retrieve"])
     assert before.items() <= {file: file.read_bytes() for file in work.rglob("*") if file.is_file()}.items()
+    (owed,) = (row[4] for row in run(Workers(workdir=work)).owed.rows if row[0] == ada)
+    assert f"{ada} is still owed {owed:.2f} USD" in plan["then"][-1]
     run(config)
     paid = run(replace(config, paid=True))
     assert ada not in {row[0] for row in paid.owed.rows}
