@@ -24,9 +24,6 @@ _identity = Table(
     Column("platform", Text, nullable=False),
     Column("identity", Text, nullable=False),
     UniqueConstraint("platform", "identity"),
-    info={
-        "people": "worker: pseudonym; platform: where the person came from; identity: the name on their link or their id on the platform"
-    },
     sqlite_strict=True,
 )
 
@@ -41,12 +38,21 @@ _visit = Table(
     Column("answers", Integer, nullable=False),
     Column("began", Integer, nullable=False),
     Column("ending", Text, nullable=False),
-    info={
-        "people": "submission: id of the submission on Prolific; participant: id of the person there; study: id of the study there; "
-        "worker: pseudonym; door: name of the study here; answers: what they had given before; began: time; ending: how it ended"
-    },
     sqlite_strict=True,
 )
+
+PEOPLE = {
+    _identity: {"identity": "name on their link, or id on the platform"},
+    _visit: {
+        "submission": "id of the submission on Prolific",
+        "participant": "id of the person on Prolific",
+        "study": "id of the study on Prolific",
+        "door": "name of the study in this project",
+        "answers": "how many answers they had given before",
+        "ending": "how the visit ended; empty until then",
+    },
+}
+"""What columns of the file say about people, as `kept.PEOPLE`."""
 
 LEFT = "left"
 """Ending of a visit whose person came again with another submission."""
@@ -172,7 +178,7 @@ def kept_identities(folder: Path) -> list[KeptTable]:
     if not (folder / FILE).is_file():
         return []
     with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
-        return kept_tables(connection, _metadata)
+        return kept_tables(connection, PEOPLE)
 
 
 def _visit_of(row: RowMapping) -> Visit:

@@ -34,7 +34,7 @@ from ctxr.annotation.journal import (
     worker_state,
 )
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
-from ctxr.annotation.journal.kept import KeptTable, kept_tables
+from ctxr.annotation.journal.kept import PEOPLE, KeptTable, kept_tables
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
@@ -603,7 +603,7 @@ class Journal:
     def kept(self) -> list[KeptTable]:
         """What the journal says about people."""
         with self._reading() as tx:
-            return kept_tables(tx.connection, tables.metadata)
+            return kept_tables(tx.connection, PEOPLE)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -118,7 +118,7 @@ class Withdrawal:
 
 @dataclass(frozen=True)
 class ExitAnswer:
-    """What a worker answered to a question at the end, of which version of the questions; empty where they left it so."""
+    """What a worker answered to a question at the end, of which version of the questions; empty if nothing."""
 
     worker: str
     number: int

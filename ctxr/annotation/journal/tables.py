@@ -1,4 +1,4 @@
-"""The tables of the journal, the same in SQLite and PostgreSQL.
+"""The tables of the journal, the same in SQLite and PostgreSQL; `kept.py` says in plain words what their columns hold.
 
 Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's counters (`live`, `answers`, `wanted`) summarise
 its leases and answers for the index that finds the next unit; both change in one transaction.
@@ -108,7 +108,6 @@ consent = _table(
     _text("language"),
     Column("at", _LONG, nullable=False),
 )
-"""Who agreed to which version of the consent, in which language it was read, and when."""
 
 exit_answer = _table(
     "exit_answer",
@@ -117,7 +116,6 @@ exit_answer = _table(
     *map(_text, ("version", "question", "answer")),
     Column("at", _LONG, nullable=False),
 )
-"""What workers answered to each question at the end, of which version; empty where they left it so."""
 
 room = _table(
     "room",
@@ -202,7 +200,6 @@ message = _table(
     Column("read", _LONG, nullable=True),
     Index("crowd_message_worker", "worker", "number"),
 )
-"""What the researcher wrote to a worker. `read`: when the worker put it away."""
 
 waited = _table(
     "waited",
@@ -213,39 +210,3 @@ waited = _table(
     Column("microseconds", _LONG, nullable=False),
     Column("at", _LONG, nullable=False),
 )
-
-PEOPLE = {
-    unit: """id: the unit; number: its place; payload: what is shown, with what people wrote and the pseudonyms of the writers;
-        task: what is asked; purpose: work, or a check; image_set: the images; side: part of the benchmark; fresh: whether
-        known pictures are excluded; seats: people at once; most: places; wanted: places for answers; live: places that are
-        held; answers: votes; right_votes: of these, right ones; wrong_votes: wrong ones; unknown_votes: those of which it is
-        not known; decided: what the votes came to; shuffle: random order""",
-    author: """unit: a unit; worker: pseudonym of a person who wrote what it shows, or judged it before""",
-    worker: """id: pseudonym; platform: where the person came from; pool: part of the benchmark; state: whether they get work, or
-        have withdrawn; qualified: whether they have practised; allowed: whether somebody vouched for them; known_right: right
-        answers to checks; known_wrong: wrong ones; answers: answers in all; enrolled: time of enrolment""",
-    change: """number: order; worker: pseudonym; before: state before; after: state after; reason: why, as whoever runs the study
-        wrote it; by: who decided; at: time; undone: whether it was taken back""",
-    consent: """worker: pseudonym; version: of the consent they agreed to; language: in which they read it; at: time""",
-    exit_answer: """worker: pseudonym; number: of the question at the end; version: of the questions; question: its text; answer: what the
-        person chose or wrote; at: time""",
-    room: """id: a talk; unit: what it is about; slot: which vote; state: whether it goes on; opened: time""",
-    lease: """token: random name of the page; unit: what the person was given; worker: pseudonym; slot: which vote; seat: which of
-        two in a talk; shown: images in the order in which they were shown; began: time; expires: time; state: whether it was
-        answered; room: the talk; draft: what was typed and not sent yet; pastes: how often text was pasted; absences: how often
-        the page was left; away: for how many milliseconds in all""",
-    answer: """unit: what was answered; worker: pseudonym; number: order; task: what was asked; payload: the answer, what was
-        written, its time and how long it took; corrected: whether it was corrected""",
-    earned: """number: order; worker: pseudonym; task: what was asked; backend: the platform; microseconds: time that a deleted
-        answer took, which is still to be paid""",
-    exposure: """worker: pseudonym; picture: one that they have seen; unit: where""",
-    event: """number: order; kind: what happened in a talk; room: the talk; seat: which of two; text: what was said; at: time""",
-    message: """number: order; worker: pseudonym; text: what whoever runs the study wrote to them; by: who wrote; at: time; read: when
-        they put it away""",
-    waited: """number: order; worker: pseudonym; unit: the talk that did not take place; reason: why; microseconds: how long they
-        waited, which is to be paid; at: time""",
-}
-"""In plain words, what each column says about people; `about`, `image_set` and `shown` say nothing about any."""
-
-for _described, _words in PEOPLE.items():
-    _described.info["people"] = _words

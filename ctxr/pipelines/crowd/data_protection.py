@@ -69,4 +69,4 @@ def _tables(kept: Iterable[KeptTable]) -> Iterator[str]:
         people = "" if table.people is None else f" about {plural(table.people, 'person', 'people')}"
         name = table.name.removeprefix("crowd_")
         yield f"\n### {name}: {plural(table.rows, 'row')}{people}\n\n| column | what it says |\n| --- | --- |"
-        yield from (f"| `{column}` | {words} |" for column, words in table.columns)
+        yield from (f"| `{column}` | {words} |" for column, words in table.columns.items())

@@ -37,7 +37,7 @@ ROLES = (
 )  # fmt: skip
 """What becomes of people, in turn; every second one reads Arabic.
 
-`refuses` does not agree, `returns` gives the submission back after three answers, `blocked` is blocked by whoever runs the study after
+`refuses` does not agree, `returns` gives the submission back after three answers, `blocked` is blocked by the researcher after
 three answers, `careless` fails the practice, `corrects` corrects their descriptions, `withdraws` does so in the end.
 """
 
