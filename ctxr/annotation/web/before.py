@@ -66,7 +66,7 @@ class Introduction(Endpoints):
         return self.pages.go("/next")
 
     def _withdraw(self, session: Session, posted: Posted) -> Response:
-        """Ask whether they are sure; who is gets no more work, and whoever runs the study is told."""
+        """Ask whether they are sure; who is sure gets no more work, and the researcher is told."""
         if "sure" in posted:
             ask_to_withdraw(self.site.journal, session.worker, self.site.now())
             return self.pages.go("/next")
