@@ -48,7 +48,8 @@ class PayRow(Record, frozen=True):
     Attributes:
         submission, study: Prolific's id, and the name of the study in this project. worker: their pseudonym. status: on Prolific.
         answers: given in it. act: what a settlement does; `decide` leaves it to a person. why: in words.
-        reward, bonus: that Prolific has paid or will pay, in minor units of the currency. due: of the bonus, what is to be ordered.
+        reward, bonus: that Prolific pays or has paid, in minor units of the currency. ordered: bonus of which nobody knows whether it was
+            paid. due: bonus that is to be ordered.
     """
 
     KEY = ("submission",)
@@ -62,6 +63,7 @@ class PayRow(Record, frozen=True):
     why: str
     reward: int
     bonus: int
+    ordered: int = 0
     due: int = 0
 
 
@@ -103,20 +105,20 @@ def pay_rows(submissions: Sequence[Submission], ours: Ours) -> list[PayRow]:
         study, worker = (visit.door, visit.worker) if visit else ("", "")
         offered = ours.offers[study].pay if study in ours.offers else 0
         reward = (offered if one.reward is None else one.reward) if act == "approve" or one.is_approved else 0
-        bonus = max(sum(one.bonus_payments or ()), ours.ordered.get(one.id, 0))
-        rows.append(PayRow(one.id, study, worker, one.status, answers, act, why, round(reward), round(bonus)))
+        bonus = round(sum(one.bonus_payments or ()))
+        ordered = max(ours.ordered.get(one.id, 0) - bonus, 0)
+        rows.append(PayRow(one.id, study, worker, one.status, answers, act, why, round(reward), bonus, ordered))
     paid = {row.worker: at for at, row in enumerate(rows) if row.reward}
     had = Counter[str]()
     for row in rows:
-        had[row.worker] += row.bonus
+        had[row.worker] += row.bonus + row.ordered
     # what was ordered for a submission that Prolific does not list now is not owed again either
     for name in ours.ordered.keys() & visits.keys() - {row.submission for row in rows}:
         had[visits[name].worker] += ours.ordered[name]
     for worker, cents in ours.owed.items():
         due = math.ceil(round(cents, 6)) - had[worker]
         if due > 0 and worker in paid:
-            row = rows[paid[worker]]
-            rows[paid[worker]] = structs.replace(row, bonus=row.bonus + due, due=due)
+            rows[paid[worker]] = structs.replace(rows[paid[worker]], due=due)
     return rows
 
 
@@ -207,23 +209,28 @@ def _ours(
     return Ours(visits, studies, offers, answers, blocked, {name: owed[name] for name in came if owed[name]}, sums)
 
 
-def pay(client: ProlificClient, rows: Sequence[PayRow], studies: Mapping[str, str], ordered: Path) -> None:
-    """Do what the pay sheet says. A bonus is written down before it is paid, so that none is paid twice.
+def pay(client: ProlificClient, rows: list[PayRow], studies: Mapping[str, str], ordered: Path) -> None:
+    """Do what the pay sheet says, and note in `rows` which bonuses were ordered and paid. An order is written down before it is paid, so
+    that no bonus is paid twice.
 
     Raises CtxrError for what Prolific refuses; where it is not known whether bonuses were paid, the hint says what to look at.
     """
     if approved := [row.submission for row in rows if row.act == "approve"]:
         client.approve(approved)
-    for study, part in grouped((row.study, row) for row in rows if row.due).items():
-        batch = client.order_bonuses(studies[study], {row.submission: row.due for row in part})
+    for study, part in grouped((row.study, (at, row)) for at, row in enumerate(rows) if row.due).items():
+        batch = client.order_bonuses(studies[study], {row.submission: row.due for _, row in part})
         before = ordered.read_bytes() if ordered.is_file() else b""
-        lines = [encode_row(OrderedBonus(batch, row.submission, row.due)) for row in part]
+        lines = [encode_row(OrderedBonus(batch, row.submission, row.due)) for _, row in part]
         write_bytes(ordered, b"".join([before, *lines]))
+        for at, row in part:
+            rows[at] = structs.replace(row, ordered=row.ordered + row.due, due=0)
         try:
             client.pay_bonuses(batch)
         except CtxrError as error:
             error.hint = f"see on Prolific whether bonuses were paid; if not, remove the lines of {batch} from {ordered} and settle again"
             raise
+        for at, row in part:
+            rows[at] = structs.replace(row, bonus=row.bonus + row.due, due=0)
     for row in rows:
         if row.act == "return":
             client.ask_back(row.submission, UNFINISHED)
@@ -234,10 +241,10 @@ def _sheet(rows: Sequence[PayRow], currency: str) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(
-        ["submission", "study", "worker", "status", "answers", "done", "why", "reward", "bonus", "currency"]
+        ["submission", "study", "worker", "status", "answers", "done", "why", "reward", "bonus", "ordered", "currency"]
     )
     for row in rows:
-        amounts = [f"{cents / 100:.2f}" for cents in (row.reward, row.bonus)]
+        amounts = [f"{cents / 100:.2f}" for cents in (row.reward, row.bonus, row.ordered)]
         writer.writerow([*structs.astuple(row)[:5], row.act, row.why, *amounts, currency])
     return text.getvalue().encode()
 
@@ -246,14 +253,13 @@ def _table(rows: Sequence[PayRow], sheet: Path, currency: str) -> Table:
     """What was done, by study."""
     shown = []
     for study, part in grouped((row.study, row) for row in rows).items():
-        acts, amounts = (
-            Counter(row.act for row in part),
-            [sum(cents) / 100 for cents in ((r.reward for r in part), (r.bonus for r in part))],
-        )
-        shown.append(
-            (study or "unknown", len(part), acts["approve"], acts["return"], acts["decide"], *amounts, currency)
-        )
+        acts = Counter[str](row.act for row in part)
+        done = acts["approve"], acts["return"], acts["decide"]
+        amounts = sum(row.reward for row in part) / 100, sum(row.bonus for row in part) / 100
+        shown.append((study or "unknown", len(part), *done, *amounts, currency))
     columns = ("study", "submissions", "approved now", "asked back", "left to you", "rewards", "bonuses", "currency")
     note = f"rewards and bonuses are all that Prolific pays or has paid, without its fee; each submission is in {sheet}"
-    left = tuple(f"{row.worker or 'somebody'}: {row.why}" for row in rows if row.act == "decide")
-    return Table("Settled on Prolific", columns, tuple(shown), note, left, digits=2)
+    left = [f"{row.worker or 'somebody'}: {row.why}" for row in rows if row.act == "decide"]
+    unpaid = [row for row in rows if row.ordered]
+    left += [f"{row.worker}: Prolific does not say that a bonus of {money(row.ordered)} was paid" for row in unpaid]
+    return Table("Settled on Prolific", columns, tuple(shown), note, tuple(left), digits=2)

@@ -193,11 +193,15 @@ def test_a_bonus_is_not_ordered_again_where_nobody_knows_whether_it_was_paid(
         settle(tmp_path)
     ordered = tmp_path / CROWD / PRIVATE / "bonuses.jsonl"
     assert str(ordered) in caught.value.hint
+    assert [sheet(tmp_path)["s-done"][name] for name in ("bonus", "ordered")] == ["0.00", "0.23"]
     orders = [path for path, _ in prolific.posted if "bonus" in path]
     settle(tmp_path)
     assert [path for path, _ in prolific.posted if "bonus" in path] == orders
+    assert [sheet(tmp_path)["s-done"][name] for name in ("bonus", "ordered")] == ["0.00", "0.23"]
+    assert total(tmp_path) == prolific.paid()
     ordered.unlink()
     settle(tmp_path)
+    assert [sheet(tmp_path)["s-done"][name] for name in ("bonus", "ordered")] == ["0.23", "0.00"]
     assert total(tmp_path) == prolific.paid()
 
 
