@@ -168,7 +168,7 @@ class Study:
         return lease.unit
 
     def block(self, worker: str) -> None:
-        """Whoever runs the study blocks a worker on its page."""
+        """The researcher blocks a worker on the page of the study."""
         headers, page = {"Origin": self.address}, f"/run/person/{worker}"
         with httpx.Client(
             base_url=self.address, headers=headers, follow_redirects=True, transport=Patient(), timeout=60
@@ -235,6 +235,20 @@ class Participant(Visitor):
             self.work()
         self.study.prolific.finish(submission, code)
         self.codes += [code] * bool(code)
+
+    def wait(self, study: str, seconds: float) -> None:
+        """Come to talk, leave after a while in which nobody else came, and take the completion code."""
+        place = self.study.prolific.reserve(study, self.name)
+        assert place is not None
+        submission, link = place
+        page = self._arrive(self._client.get(link.replace(BASE, self.study.address)))
+        leaving = next(form for form in page.forms if form.action.endswith("/leave"))
+        time.sleep(seconds)
+        self._post(page, leaving, {})
+        page = self._arrive(self._client.get("/next"))
+        (code,) = parse_qs(urlsplit(page.buttons[0]).query)["cc"]
+        self.study.prolific.finish(submission, code)
+        self.codes.append(code)
 
     def answer(self, page: Page) -> Page | None:
         """Answer by the role; None where nothing is asked."""

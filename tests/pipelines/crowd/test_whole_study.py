@@ -1,6 +1,7 @@
 """A whole study, from consent to settled pay: no acknowledged answer is lost, and what is owed is what is paid."""
 
 import csv
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import ctxr
 from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments
+from ctxr.annotation.config import PROLIFIC_ADVISED
 from ctxr.annotation.journal.journal import read_journal
 from ctxr.annotation.launch import private_folder, read_study
 from ctxr.annotation.platforms import prolific as platform
@@ -161,6 +163,11 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     found = export(work, "retrieve", None, per_submission=8)
     with study.served():
         study.work_on(found, [person for person in people if person.role in STAYING], every)
+    talks = export(work, "dialogue", pictures[0], per_submission=1)
+    waiting = [person for person in people if person.role == "careful"]
+    with study.served():
+        for number, person in enumerate(waiting):
+            person.wait(talks, seconds=1 + 4 * (number % 2))
     with pytest.warns(ctxr.CtxrWarning, match=f"^{len(study.sent) - before} answers"):
         ctxr.workers(workdir=work)  # those that were imported are not left out
     ctxr.import_answers(platform_of="prolific", workdir=work)
@@ -185,6 +192,13 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     journal.close()
 
     assert total(work) == prolific.paid() > 0
+    bonuses = {name: sum(row.get("bonus_payments") or ()) for name, row in prolific.rows.items()}
+    assert {row["submission"]: round(float(row["bonus"]) * 100) for row in pay_sheet(work)} == bonuses
+    hourly = PROLIFIC_ADVISED[report.owed.rows[0][5]]
+    waits = {wait.worker: math.ceil(round(hourly * wait.seconds / 3600, 6)) for wait in report.waited}
+    assert {row["worker"]: bonuses[row["submission"]] for row in pay_sheet(work) if bonuses[row["submission"]]} == waits
+    assert waits.keys() == {person.worker for person in waiting}
+    assert len({*waits.values()}) > 1
     assert {row["worker"] for row in pay_sheet(work) if row["done"] == "decide"} == {
         person.worker for person in roles["blocked"]
     }
