@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from glob import has_magic
 from importlib import import_module
@@ -130,7 +130,7 @@ class Store:
     def send(self, file: Path, name: str) -> None:
         """Copy a file of this machine to a name below the URL."""
         target = self._below(name)
-        with disk_errors(Path(target)) if self.scheme == "file" else nullcontext():
+        with self._writing(target):
             self._call(lambda: self.fs.put_file(str(file), target))
 
     def write(self, name: str, content: bytes) -> None:
@@ -138,7 +138,18 @@ class Store:
         if self.scheme == "file":
             write_bytes(Path(self._below(name)), content)
         else:
-            self._call(lambda: self.fs.pipe_file(self._below(name), content))
+            with self._writing(self._below(name)):
+                self._call(lambda: self.fs.pipe_file(self._below(name), content))
+
+    @contextmanager
+    def _writing(self, target: str) -> Iterator[None]:
+        """Raises CtxrError for what cannot be written; stores then say that the place is not there."""
+        try:
+            with disk_errors(Path(target)) if self.scheme == "file" else nullcontext():
+                yield
+        except NotThereError as error:
+            why = "there is no such bucket or folder, and none can be made"
+            raise CtxrError(f"{shown(self.url)} cannot be written: {why}", "make it, or check the address") from error
 
     def _below(self, name: str) -> str:
         # what follows the question mark of a web address may say who asks, for every file below it

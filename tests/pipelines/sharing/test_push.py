@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ctxr.pipelines.sharing import pull, push
 from ctxr.pipelines.sharing.config import Pull, Push, TransferReport
 from ctxr.store.artifacts import MANIFEST, MARKER, Content, Parent, finish, open_artifact
 from ctxr.store.atomic import DRY_RUN
-from ctxr.store.remote import OBJECTS, Store
+from ctxr.store.remote import OBJECTS, NotThereError, Store
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.stores import s3_server
@@ -136,6 +137,14 @@ def test_an_artifact_of_another_kind_is_replaced_only_with_yes(built: Path, tmp_
     assert sets.manifest.kind.encode() in fsspec.filesystem("memory").cat_file(f"/bucket/x/{MANIFEST}")  # its parent
     with pytest.raises(UsageError, match=f"holds no {sets.manifest.kind}"):
         send(built, url)
+
+
+@pytest.mark.parametrize("url", ["file:///proc/nothing/sets", "s3://no-such-bucket/sets"])
+def test_a_place_that_cannot_be_written_is_called_so(url: str, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = s3_server(monkeypatch) if url.startswith("s3") else nullcontext()
+    with served, pytest.raises(CtxrError, match=f"^{url} cannot be written") as caught:
+        send(built, url)
+    assert not isinstance(caught.value, NotThereError)
 
 
 def test_a_dry_run_sends_and_writes_nothing(built: Path, tmp_path: Path, empty_store: Any) -> None:
