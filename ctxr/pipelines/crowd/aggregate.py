@@ -14,7 +14,7 @@ from ctxr.annotation.confirmation import leaving, unconfirmed_note
 from ctxr.annotation.forms import COMMENT, PROBLEM
 from ctxr.annotation.journal.results import ExitAnswer
 from ctxr.annotation.overview import unreachable_note
-from ctxr.annotation.project_journal import blocked_workers, project_journal
+from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, ExitRow, Reported
 from ctxr.annotation.tasks.describe import FIELD, REASON
@@ -274,17 +274,24 @@ class DatasetStage(Stage[AggregateInputs]):
         """The judgments with the sets that they are about, and who is blocked."""
         config, out = self.options, self.out()
         judgments = open_artifact(self.source, JUDGMENTS, command_in(config.workdir, "import-answers"))
+        with project_journal(config.workdir, config.database) as journal:
+            blocked, replaced = (journal.blocked(ever=ever) if journal else () for ever in (False, True))
+            if config.keep_blocked:  # who asked to withdraw is no matter of trust
+                blocked = tuple(state.worker for state in leaving(journal)) if journal else ()
+            said = (
+                [one for one in journal.exit_answers() if one.worker not in blocked and one.answer] if journal else []
+            )
+            withdrawn = len(journal.withdrawn()[0]) if journal else 0
         if not judgments.manifest.counts["answers"]:
-            serve, take = (command_in(config.workdir, *words) for words in (("serve",), ("import-answers", "FILE")))
-            raise DataError(f"{self.source} holds no answers", hint=f"{serve}   (or {take})")
+            if not withdrawn:
+                serve, take = (command_in(config.workdir, *words) for words in (("serve",), ("import-answers", "FILE")))
+                raise DataError(f"{self.source} holds no answers", hint=f"{serve}   (or {take})")
+            people = plural(withdrawn, "person has", "people have")
+            progress.warn(f"{people} withdrawn and no answer is left: the dataset in {out} is empty")
         verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
         if verb != "aggregate":
             self.answered()  # what they are about is the better reason
             raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
-        blocked, replaced = (blocked_workers(config.workdir, config.database, ever=ever) for ever in (False, True))
-        if config.keep_blocked:  # who asked to withdraw is no matter of trust
-            with project_journal(config.workdir, config.database) as journal:
-                blocked = tuple(state.worker for state in leaving(journal)) if journal else ()
         # without the option the strictest separation of workers that the tasks declare
         folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
         declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}
@@ -297,10 +304,6 @@ class DatasetStage(Stage[AggregateInputs]):
         lists = {"blocked": blocked, "replaced": replaced}
         key = config.key() | {"disjoint": disjoint}
         key |= {name: sha256_of(workers) if workers else "" for name, workers in lists.items()}
-        with project_journal(config.workdir, config.database) as journal:
-            said = [
-                one for one in (journal.exit_answers() if journal else ()) if one.worker not in blocked and one.answer
-            ]
         key |= {"exit": sha256_of(list(map(asdict, said)))} if said else {}
         return AggregateInputs(parents, key, blocked, replaced, disjoint, tuple(said))
 
@@ -329,7 +332,7 @@ class DatasetStage(Stage[AggregateInputs]):
                 queries=tuple(query for query in answered.queries if query.id not in queries),
                 judgments=tuple(row for row in answered.judgments if row.query not in queries),
             )
-        if not answered.answers:
+        if audits and not answered.answers:
             raise DataError(
                 f"{self.source} holds only answers about revised labels, and nothing to aggregate",
                 hint="ctxr revise-labels --audit   reports them",

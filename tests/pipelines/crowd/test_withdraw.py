@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import ctxr
 from ctxr.annotation.answers import run as import_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
@@ -107,6 +108,18 @@ def test_all_of_one_person_goes_and_the_dataset_is_made_without_them(work: Path)
     assert files_with(work / "dataset", ada, *texts) == set()
     # others describe what ada described
     assert served(work).progress()["describe"].open == served(work).progress()["describe"].units - 1
+
+
+def test_where_everybody_has_withdrawn_the_dataset_is_made_again_without_any_row(work: Path) -> None:
+    aggregate(Aggregate(workdir=work, resamples=20))
+    people = names(work)
+    texts = [row.text for row in read_judgments(work / "judgments").texts]
+    for name in (ODD, "Ben", "Cy"):
+        run(Workers(workdir=work, withdraw=name))
+    with pytest.warns(ctxr.CtxrWarning, match="^3 people have withdrawn"):
+        emptied = ctxr.aggregate(workdir=work, resamples=20)
+    assert {emptied.counts[name] for name in ("sets", "queries", "judgments", "workers")} == {0}
+    assert files_with(work / "dataset", *people, *texts) == set()
 
 
 def test_a_dry_run_counts_and_a_second_run_with_paid_leaves_the_pseudonym_alone(work: Path) -> None:
