@@ -23,6 +23,7 @@ from ctxr.annotation.artifacts import (
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.confirmation import apply_standings, unconfirmed_note
 from ctxr.annotation.journal.identities import Identities, read_visits
+from ctxr.annotation.journal.results import Gone
 from ctxr.annotation.journal.withdrawing import built_on
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import prolific
@@ -271,12 +272,11 @@ def refused_answers(judgments: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ImportInputs(Inputs):
-    """What an import reads: `tasks`, by name, and who is or was blocked, whose votes others may have `replaced`; `gone`: workers whose data
-    was deleted, and units that were built on it."""
+    """What an import reads: `tasks`, by name, who is or was blocked, whose votes others may have `replaced`, and what is gone."""
 
     tasks: frozenset[str]
     replaced: tuple[str, ...]
-    gone: tuple[frozenset[str], frozenset[str]]
+    gone: Gone
 
 
 @dataclass(eq=False)
@@ -302,7 +302,7 @@ class JudgmentStage(Stage[ImportInputs]):
                     hint=f"{serve}   (answers from a platform: {take})",
                 )
             replaced = journal.blocked(ever=True) if journal else ()
-            gone = journal.withdrawn() if journal else (frozenset[str](), frozenset[str]())
+            gone = journal.withdrawn() if journal else Gone()
             content += [journal.identity()] if journal else []
         if config.platform_of == "prolific":
             content += [(visit.submission, visit.participant) for visit in read_visits(private_folder(config.workdir))]
@@ -316,13 +316,15 @@ class JudgmentStage(Stage[ImportInputs]):
         every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
         before = read_judgments(place) if (place / MANIFEST).is_file() else None
         earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []
-        if inputs.gone[0]:
-            every, before = _without(inputs.gone, every, before)
-            earlier = [row for row in earlier if row.worker not in inputs.gone[0]]
+        earlier = [row for row in earlier if row.worker not in inputs.gone.workers]
+        if inputs.gone.workers:
+            lost = _lost(inputs.gone, every, before)
+            every = [replace(one, units=tuple(unit for unit in one.units if unit.id not in lost)) for one in every]
+            before = before and _without(before, inputs.gone.workers, lost)
         tasks = [one for one in every if one.name in inputs.tasks]
-        told = {(one.unit, one.worker) for one in before.answers} if before else set()
-        told |= {(row.unit, row.worker) for row in earlier}
-        arrivals = arrivals_of(config, self.file, tasks, told, progress).without(inputs.gone[0])
+        known = before.answers if before else ()
+        told = {*((one.unit, one.worker) for one in known), *((row.unit, row.worker) for row in earlier)}
+        arrivals = arrivals_of(config, self.file, tasks, told, progress).without(inputs.gone.workers)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         past = (
@@ -339,7 +341,6 @@ class JudgmentStage(Stage[ImportInputs]):
                         f"the unit {unit.id!r} is in {one.path} and elsewhere, and not the same",
                         hint="export one of them again, with the options of the other",
                     )
-        known = before.answers if before else ()
         merge = merge_answers(known, arrivals, units, past, inputs.replaced)
         answered = _answered(merge, before, every)
         # refusals of other files, but for those of answers that this one has too
@@ -427,20 +428,18 @@ def _answered(merge: AnswerMerge, before: AggregatedAnswers | None, every: list[
     return AggregatedAnswers(merged.root, units, sets, images, tuple(merge.answers.values()), **tables)
 
 
-def _without(
-    gone: tuple[frozenset[str], frozenset[str]], every: list[Tasks], before: AggregatedAnswers | None
-) -> tuple[list[Tasks], AggregatedAnswers | None]:
-    """Tasks and earlier answers without what the workers in `gone` gave, the talks of both, and the units that were built on it."""
-    workers, units = gone
-    rows = [*(before.units.values() if before else ()), *(unit for tasks in every for unit in tasks.units)]
-    texts = [text for text in before.texts if text.author in workers] if before else []
-    lost = units | built_on(rows, workers, texts)
-    every = [replace(one, units=tuple(unit for unit in one.units if unit.id not in lost)) for one in every]
-    if before:
-        kept = {name: unit for name, unit in before.units.items() if name not in lost}
-        answers = (one for one in before.answers if workers.isdisjoint((one.worker, *one.values.get(PAIR, ()))))
-        before = replace(before, units=kept, answers=tuple(one for one in answers if one.unit in kept))
-    return every, before
+def _lost(gone: Gone, every: Sequence[Tasks], before: AggregatedAnswers | None) -> set[str]:
+    """Ids of the units that are built on what the workers in `gone` gave."""
+    units = [*(before.units.values() if before else ()), *(unit for tasks in every for unit in tasks.units)]
+    texts = [text for text in before.texts if text.author in gone.workers] if before else []
+    return built_on(units, gone.workers, texts) | gone.units
+
+
+def _without(before: AggregatedAnswers, workers: Collection[str], lost: Collection[str]) -> AggregatedAnswers:
+    """Earlier answers but for those of the workers, the talks with them, and those to the units that are lost."""
+    kept = {name: unit for name, unit in before.units.items() if name not in lost}
+    answers = (one for one in before.answers if {*workers}.isdisjoint((one.worker, *one.values.get(PAIR, ()))))
+    return replace(before, units=kept, answers=tuple(one for one in answers if one.unit in kept))
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:

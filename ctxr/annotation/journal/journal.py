@@ -2,25 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import (
-    Connection,
-    and_,
-    case,
-    delete,
-    exists,
-    func,
-    insert,
-    inspect,
-    select,
-)
+from sqlalchemy import Connection, delete, exists, func, insert, inspect, select
 
-from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.forms import PROBLEM
 from ctxr.annotation.journal import (
@@ -33,21 +22,15 @@ from ctxr.annotation.journal import (
     withdrawing,
     worker_state,
 )
-from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment, stamp
-from ctxr.annotation.journal.kept import PEOPLE, KeptTable, kept_tables
+from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, moment
 from ctxr.annotation.journal.leasing import unit
+from ctxr.annotation.journal.reading import JournalReader
 from ctxr.annotation.journal.results import (
-    Change,
     ChatRoom,
-    Earned,
-    ExitAnswer,
     GivenAnswer,
     Lease,
     NotAllowed,
     NoWork,
-    PageUse,
-    TaskProgress,
-    UnpaidWait,
     Withdrawal,
     WorkerState,
 )
@@ -56,7 +39,6 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import problems_of
 from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.errors import DataError, UsageError, plural
-from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 from ctxr.web.language import _
 
@@ -142,25 +124,17 @@ def _require_schema(database: Database, connection: Connection, *, create: bool 
 
 
 @dataclass(eq=False)
-class Journal:
+class Journal(JournalReader):
     """Units, leases, answers and talks of a study; threads may share it, and each process opens its own.
 
     Workers are pseudonyms, times aware datetimes. Raises NotAllowed for what a worker may not do, CtxrError for what the database
     cannot do.
     """
 
-    _database: Database
-    _rules: Rules
-
     @contextmanager
     def _writing(self, now: datetime) -> Iterator[Transaction]:
         with self._database.writing() as connection:
             yield Transaction(connection, self._rules, micros(now))
-
-    @contextmanager
-    def _reading(self) -> Iterator[Transaction]:
-        with self._database.reading() as connection:
-            yield Transaction(connection, self._rules)
 
     def enrol(self, worker: str, platform: str, now: datetime) -> WorkerState:
         """The worker's state; a new worker is dealt a pool. Repeating it changes nothing."""
@@ -189,14 +163,6 @@ class Journal:
         with self._reading() as tx:
             return tx.find(tables.consent, worker=worker, version=version) is not None
 
-    def consents(self) -> list[tuple[str, str, int]]:
-        """Versions of the consent, the languages in which they were read, and how many workers agreed; the first version first."""
-        row = tables.consent.c
-        by_version = select(row.version, row.language, func.count()).group_by(row.version, row.language)
-        with self._reading() as tx:
-            rows = tx.connection.execute(by_version.order_by(func.min(row.at), row.version, row.language))
-            return [(version, language, int(count)) for version, language, count in rows]
-
     def answer_exit(self, worker: str, version: str, answers: Iterable[tuple[str, str]], now: datetime) -> None:
         """Keep question and answer of each question at the end; only the first time counts."""
         with self._writing(now) as tx:
@@ -205,14 +171,6 @@ class Journal:
             for number, (question, answer) in enumerate(answers):
                 columns = {"version": version, "question": question, "answer": answer, "at": tx.now}
                 tx.insert(tables.exit_answer, worker=worker, number=number, **columns)
-
-    def exit_answers(self, worker: str = "") -> list[ExitAnswer]:
-        """The answers of a worker, or of all, to the questions at the end, by worker and question."""
-        row = tables.exit_answer.c
-        query = select(row.worker, row.number, row.version, row.question, row.answer).order_by(row.worker, row.number)
-        with self._reading() as tx:
-            rows = tx.connection.execute(query.where(row.worker == worker) if worker else query)
-            return [ExitAnswer(*each) for each in rows]
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
@@ -382,39 +340,6 @@ class Journal:
         with self._in_room(now) as tx:
             return rooms.here(tx, token, worker)
 
-    def progress(self) -> dict[str, TaskProgress]:
-        """By task, without checks of workers; of units that show what a blocked worker wrote, only answers and leases are counted."""
-        total: dict[str, TaskProgress] = {}
-        for (task, _side), part in self.parts().items():
-            both = zip(astuple(total.get(task, TaskProgress())), astuple(part), strict=True)
-            total[task] = TaskProgress(*map(sum, both))
-        return total
-
-    def parts(self) -> dict[tuple[str, str], TaskProgress]:
-        """`progress` by task and side of the benchmark: `train`, `eval`, or `any` for all workers."""
-        key = unit.task, unit.side
-        still, decided = (
-            func.sum(case((and_(which, leasing.WELL_MADE), 1), else_=0))
-            for which in (unit.decided.is_(None), unit.decided.is_not(None))
-        )
-        answers = select(*key, func.count() / func.max(unit.seats))
-        answers = answers.join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
-        units = select(*key, still, func.sum(unit.live), decided).order_by(*key)
-        answers, units = (query.where(unit.purpose == "work").group_by(*key) for query in (answers, units))
-        with self._reading() as tx:
-            answered = {(task, side): int(count) for task, side, count in tx.connection.execute(answers)}
-            return {
-                (task, side): TaskProgress(
-                    int(wanting + done), answered.get((task, side), 0), *map(int, (wanting, live, done))
-                )
-                for task, side, wanting, live, done in tx.connection.execute(units)
-            }
-
-    def paused(self) -> str:
-        """Since when nobody gets new units (UTC, ISO 8601); empty while they do."""
-        with self._reading() as tx:
-            return "".join(stamp(int(since)) for since in tx.column(dealing.PAUSED))
-
     def pause(self, paused: bool, now: datetime) -> None:
         """Give nobody a new unit until it is called again with False; what people hold they may finish."""
         with self._writing(now) as tx:
@@ -422,22 +347,6 @@ class Journal:
                 tx.connection.execute(delete(tables.about).where(tables.about.c.name == "paused"))
             elif not tx.column(dealing.PAUSED):
                 tx.insert(tables.about, name="paused", value=str(tx.now))
-
-    def overdue(self, now: datetime) -> int:
-        """How many live leases have expired: their places are freed when the next worker asks for a unit."""
-        with self._reading() as tx:
-            query = select(func.count()).select_from(tables.lease).where(dealing.OVERDUE)
-            return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)
-
-    def given_up(self) -> int:
-        """How many units were decided without a verdict, because nobody could do anything with them."""
-        with self._reading() as tx:
-            return int(tx.connection.scalar(select(func.count()).where(unit.decided == "stuck")) or 0)
-
-    def unreachable(self) -> dict[str, tuple[str, ...]]:
-        """By pool, ids of units that want another answer and that no active worker may take."""
-        with self._reading() as tx:
-            return dealing.unreachable(tx)
 
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
@@ -457,62 +366,6 @@ class Journal:
             row = tx.find(tables.answer, unit=unit, worker=worker)
             return None if row is None else msgspec.json.decode(row["payload"], type=Answer)
 
-    def answers(self) -> list[Answer]:
-        """Every answer, in the order in which they came."""
-        answer = tables.answer.c
-        with self._reading() as tx:
-            payloads = tx.column(select(answer.payload).order_by(answer.number))
-            return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
-
-    def answered(self) -> AggregatedAnswers:
-        """Every answer with its unit and its set, without pictures and scores."""
-        answers, of = self.answers(), select(tables.answer.c.unit)
-        with self._reading() as tx:
-            works = tx.column(select(unit.payload).where(unit.id.in_(of)))
-            units = {one.id: one for one in (msgspec.json.decode(payload, type=Unit) for payload in works)}
-            payloads = tx.column(select(tables.image_set.c.payload))
-            sets = {one.id: one for one in (msgspec.json.decode(payload, type=ImageSet) for payload in payloads)}
-        return AggregatedAnswers(Path(), units, sets, answers=tuple(answers))
-
-    def identity(self) -> str:
-        """A hash of the last answer, correction and change of a worker's state: it changes with every new one, and with nothing else."""
-        columns = (tables.answer.c.number, tables.answer.c.corrected, tables.change.c.number)
-        last = [select(one.table).order_by(one.desc(), one.table.c.number.desc()).limit(1) for one in columns]
-        with self._reading() as tx:
-            return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
-
-    def waited(self) -> list[UnpaidWait]:
-        """The time that workers gave to talks that did not take place, oldest first."""
-        row = tables.waited.c
-        columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
-        with self._reading() as tx:
-            rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [UnpaidWait(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
-
-    def workers(self) -> list[WorkerState]:
-        """All workers, in the order in which they enrolled."""
-        with self._reading() as tx:
-            rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
-            return list(map(worker_state.state_of, rows))
-
-    def activity(self) -> dict[str, tuple[str, bool]]:
-        """By worker, when they were last given a unit (UTC, ISO 8601), and whether they hold one; of those who were ever given one."""
-        lease = leasing.lease
-        holds = func.max(case((leasing.LIVE, 1), else_=0))
-        given = select(lease.worker, func.max(lease.began), holds).group_by(lease.worker)
-        with self._reading() as tx:
-            return {worker: (stamp(last), bool(held)) for worker, last, held in tx.connection.execute(given)}
-
-    def page_use(self) -> dict[str, PageUse]:
-        """By worker, what their pages counted over the answers that were sent with a script."""
-        lease = tables.lease.c
-        sums = [func.sum(one) for one in (case((lease.pastes > 0, 1), else_=0), lease.absences, lease.away)]
-        counted = lease.state == "answered", lease.pastes.is_not(None)
-        query = select(lease.worker, func.count(), *sums).where(*counted).group_by(lease.worker)
-        with self._reading() as tx:
-            rows = tx.connection.execute(query.order_by(lease.worker))
-            return {worker: PageUse(int(n), int(some), int(left), int(ms) / 1e3) for worker, n, some, left, ms in rows}
-
     def tell(self, worker: str, text: str, by: str, now: datetime) -> None:
         """Show the worker a text from the next page on, until they put it away."""
         with self._writing(now) as tx:
@@ -531,21 +384,6 @@ class Journal:
         with self._writing(now) as tx:
             key = {"worker": worker, "number": min(number, rooms.LAST_EVENT)}
             tx.update(tables.message, key, read=tx.now)
-
-    def blocked(self, *, ever: bool = False) -> tuple[str, ...]:
-        """All blocked workers, sorted; `ever`: also those who were blocked once, whose units the server gave to others."""
-        worker, change = tables.worker.c, tables.change.c
-        query = select(worker.id).where(worker.state == "blocked")
-        with self._reading() as tx:
-            names = tx.column(query.union(select(change.worker).where(change.after == "blocked")) if ever else query)
-        return tuple(sorted(names))
-
-    def changes(self, worker: str) -> list[Change]:
-        """Every change of the worker's state with its reason, oldest first."""
-        change = tables.change.c
-        with self._reading() as tx:
-            rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
-            return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
 
     def change(self, worker: str, change: StateChange, reason: str, by: str, now: datetime) -> WorkerState:
         """Block or allow the worker, or undo the last change of their state, a rule's or a person's; the state then.
@@ -581,30 +419,3 @@ class Journal:
             announce(done)
         self._database.compact(tables.metadata)
         return done
-
-    def withdrawn(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The workers whose data was deleted, and the units that were built on it."""
-        workers = select(tables.worker.c.id).where(tables.worker.c.state == "withdrawn")
-        with self._reading() as tx:
-            units = tx.column(select(unit.id).where(unit.payload == ""))
-            return frozenset(tx.column(workers)), frozenset(units)
-
-    def earned(self) -> list[Earned]:
-        """Answers that were deleted with the data of those who withdrew, and are owed."""
-        row = tables.earned.c
-        query = select(row.worker, row.task, row.backend, row.microseconds).order_by(row.number)
-        with self._reading() as tx:
-            rows = tx.connection.execute(query)
-            return [
-                Earned(worker, task, backend, None if took is None else took / 1e6)
-                for worker, task, backend, took in rows
-            ]
-
-    def kept(self) -> list[KeptTable]:
-        """What the journal says about people."""
-        with self._reading() as tx:
-            return kept_tables(tx.connection, PEOPLE)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._database.close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.wording import Problem
@@ -114,6 +114,13 @@ class Withdrawal:
     others: Mapping[str, int]
     again: Mapping[str, int]
     texts: tuple[str, ...]
+
+
+class Gone(NamedTuple):
+    """Workers whose data was deleted, and units that showed what they wrote."""
+
+    workers: frozenset[str] = frozenset()
+    units: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -58,10 +58,10 @@ class Arrivals:
 
     def without(self, workers: Collection[str]) -> "Arrivals":
         """The same but for what came from `workers`."""
-        self.rows = [row for row in self.rows if row.answer.worker not in workers]
-        self.refused = [row for row in self.refused if row.worker not in workers]
-        self.identities = {name: identity for name, identity in self.identities.items() if name not in workers}
-        return self
+        rows = [row for row in self.rows if row.answer.worker not in workers]
+        refused = [row for row in self.refused if row.worker not in workers]
+        identities = {name: identity for name, identity in self.identities.items() if name not in workers}
+        return replace(self, rows=rows, refused=refused, identities=identities)
 
     def pseudonym_of(self, identity: str) -> str:
         """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""

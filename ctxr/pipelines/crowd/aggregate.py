@@ -281,7 +281,7 @@ class DatasetStage(Stage[AggregateInputs]):
             said = (
                 [one for one in journal.exit_answers() if one.worker not in blocked and one.answer] if journal else []
             )
-            withdrawn = len(journal.withdrawn()[0]) if journal else 0
+            withdrawn = len(journal.withdrawn().workers) if journal else 0
         if not judgments.manifest.counts["answers"]:
             if not withdrawn:
                 serve, take = (command_in(config.workdir, *words) for words in (("serve",), ("import-answers", "FILE")))

@@ -65,10 +65,9 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
 
 def _with_journal(report: WorkersReport, journal: Journal, config: Workers) -> WorkersReport:
     """The report with what only the journal says."""
-    changes = [change for state in journal.workers() for change in journal.changes(state.worker)]
     return replace(
         report,
-        changes=tuple(sorted(changes, key=lambda change: change.number)),
+        changes=tuple(journal.changes()),
         waited=tuple(journal.waited()),
         consents=replace(report.consents, rows=tuple(journal.consents())),
         leaving=tuple(leaving_notes(journal, config.workdir)),
