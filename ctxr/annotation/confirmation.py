@@ -30,9 +30,8 @@ def leaving(journal: Journal) -> list[WorkerState]:
 
 
 def _blocked_by(journal: Journal, author: str) -> list[WorkerState]:
-    blocked = [state for state in journal.workers() if state.state == "blocked"]
-    authors = {one.worker: [row.by for row in journal.changes(one.worker) if not row.undone] for one in blocked}
-    return [state for state in blocked if authors[state.worker][-1] == author]
+    last = {change.worker: change.by for change in journal.changes() if not change.undone}
+    return [state for state in journal.workers() if state.state == "blocked" and last[state.worker] == author]
 
 
 def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:

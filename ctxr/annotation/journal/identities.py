@@ -1,12 +1,25 @@
 """Who is behind a pseudonym, and who came with which submission: a file in the private folder, never in the journal."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sql
-from sqlalchemy import Column, Integer, RowMapping, Table, Text, UniqueConstraint, delete, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    RowMapping,
+    Table,
+    Text,
+    UniqueConstraint,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.kept import KeptTable, kept_tables
@@ -40,19 +53,6 @@ _visit = Table(
     Column("ending", Text, nullable=False),
     sqlite_strict=True,
 )
-
-PEOPLE = {
-    _identity: {"identity": "name on their link, or id on the platform"},
-    _visit: {
-        "submission": "id of the submission on Prolific",
-        "participant": "id of the person on Prolific",
-        "study": "id of the study on Prolific",
-        "door": "name of the study in this project",
-        "answers": "how many answers they had given before",
-        "ending": "how the visit ended; empty until then",
-    },
-}
-"""What columns of the file say about people, as `kept.PEOPLE`."""
 
 LEFT = "left"
 """Ending of a visit whose person came again with another submission."""
@@ -164,21 +164,27 @@ class Identities:
         self._database.close()
 
 
-def read_visits(folder: Path) -> list[Visit]:
-    """Everybody who came from Prolific, once for each submission, in the order of its id; the file in `folder` stays as it is."""
+@contextmanager
+def _found(folder: Path) -> Iterator[Connection | None]:
+    """The file in `folder`, which stays as it is; None without one."""
     if not (folder / FILE).is_file():
-        return []
-    with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
-        rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
+        yield None
+    else:
+        with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
+            yield connection
+
+
+def read_visits(folder: Path) -> list[Visit]:
+    """Everybody who came from Prolific, once for each submission, in the order of its id."""
+    with _found(folder) as connection:
+        rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings() if connection else ()
         return list(map(_visit_of, rows))
 
 
 def kept_identities(folder: Path) -> list[KeptTable]:
     """What the file in `folder` says about people; nothing without one."""
-    if not (folder / FILE).is_file():
-        return []
-    with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
-        return kept_tables(connection, PEOPLE)
+    with _found(folder) as connection:
+        return kept_tables(connection, _metadata) if connection else []
 
 
 def _visit_of(row: RowMapping) -> Visit:

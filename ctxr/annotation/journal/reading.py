@@ -12,7 +12,7 @@ from sqlalchemy import Executable, RowMapping, and_, case, func, select
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.journal import dealing, leasing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
-from ctxr.annotation.journal.kept import PEOPLE, KeptTable, kept_tables
+from ctxr.annotation.journal.kept import KeptTable, kept_tables
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.results import (
     Change,
@@ -193,7 +193,7 @@ class JournalReader:
     def kept(self) -> list[KeptTable]:
         """What the journal says about people."""
         with self._reading() as tx:
-            return kept_tables(tx.connection, PEOPLE)
+            return kept_tables(tx.connection, tables.metadata)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -1,4 +1,4 @@
-"""The tables of the journal, the same in SQLite and PostgreSQL; `kept.py` says in plain words what their columns hold.
+"""The tables of the journal, the same in SQLite and PostgreSQL; `kept.toml` says in plain words what their columns hold.
 
 Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's counters (`live`, `answers`, `wanted`) summarise
 its leases and answers for the index that finds the next unit; both change in one transaction.

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from ctxr.annotation.journal import identities, tables
 from ctxr.annotation.journal.journal import Journal, open_journal
-from ctxr.annotation.journal.kept import PEOPLE, words_by_column
+from ctxr.annotation.journal.kept import words, words_by_column
 from ctxr.annotation.journal.results import Earned, Lease, NotAllowed, Withdrawal
 from ctxr.annotation.journal.withdrawing import built_on
 from ctxr.annotation.protocol import Protocol
@@ -230,14 +230,18 @@ NOTHING = {"crowd_about", "crowd_image_set", "crowd_shown"}
 
 
 def test_each_column_that_says_something_about_people_has_words(tmp_path: Path) -> None:
-    for metadata, people in ((tables.metadata, PEOPLE), (identities._metadata, identities.PEOPLE)):
+    said = words()
+    for metadata in (tables.metadata, identities._metadata):
         for name, table in metadata.tables.items():
-            if name not in NOTHING:
-                said = words_by_column(table, people[table])
-                assert [*said] == [column.name for column in table.columns]
-                assert all(said.values())
-                assert people[table].items() <= said.items()
-    assert {name for name, table in tables.metadata.tables.items() if table not in PEOPLE} == NOTHING
+            own, columns = said.get(name.removeprefix("crowd_"), {}), [column.name for column in table.columns]
+            assert [*words_by_column(table)] == ([] if name in NOTHING else columns)
+            assert all(words_by_column(table).values())
+            assert own.keys() <= {*columns}
+    assert said.keys() - {"common"} == {
+        name.removeprefix("crowd_")
+        for name in (*tables.metadata.tables, *identities._metadata.tables)
+        if name not in NOTHING
+    }
 
 
 def test_what_is_kept_is_counted(opener: Opener) -> None:
