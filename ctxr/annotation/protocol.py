@@ -41,7 +41,7 @@ class StudyNumbers(Options):
     eval_most: int = 3
     """Retrievals of a validation or test description at most (ImageCoDe: 3)."""
     full_share: Annotated[float, SHARE] = 0.1
-    """Share of validation and test descriptions that get every vote even after they are decided, so that their figures are unbiased."""
+    """Share of validation and test descriptions that get every vote even after they are decided: their figures are unbiased."""
     review_votes: Annotated[int, POSITIVE] = 1
     """Number of third parties who decide whether a dialogue is kept."""
     least_words: Annotated[int, POSITIVE] = PUBLISHED.least_words

@@ -42,7 +42,7 @@ def last_answers(tx: Transaction, worker: str) -> list[GivenAnswer]:
 
 
 def correct(tx: Transaction, row: RowMapping, filled: dict[str, tuple[str, ...]]) -> Answer:
-    """Put other values into the answer to a lease; its time and place stay, and what followed from it follows anew.
+    """Replace the values of an answer; its time and place stay, and the units that followed from it are made again.
 
     Raises NotAllowed: `unknown`, `built_on`, `invalid`.
     """

@@ -341,7 +341,7 @@ class Journal(JournalReader):
             return rooms.here(tx, token, worker)
 
     def pause(self, paused: bool, now: datetime) -> None:
-        """Give nobody a new unit until it is called again with False; what people hold they may finish."""
+        """Stop giving out units, or go on; people may finish the unit that they hold."""
         with self._writing(now) as tx:
             if not paused:
                 tx.connection.execute(delete(tables.about).where(tables.about.c.name == "paused"))

@@ -127,7 +127,7 @@ class JournalReader:
             }
 
     def paused(self) -> str:
-        """Since when nobody gets new units (UTC, ISO 8601); empty while they do."""
+        """Since when the study is paused (UTC, ISO 8601); empty while it runs."""
         with self._reading() as tx:
             return "".join(stamp(int(since)) for since in tx.column(dealing.PAUSED))
 
@@ -138,7 +138,7 @@ class JournalReader:
             return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)
 
     def given_up(self) -> int:
-        """How many units were decided without a verdict, because nobody could do anything with them."""
+        """How many units were given up: people found a picture broken, or could not tell."""
         with self._reading() as tx:
             return int(tx.connection.scalar(select(func.count()).where(unit.decided == "stuck")) or 0)
 

@@ -125,7 +125,7 @@ class Gone(NamedTuple):
 
 @dataclass(frozen=True)
 class ExitAnswer:
-    """What a worker answered to a question at the end, of which version of the questions; empty if nothing."""
+    """A worker's answer to a question at the end, empty for none; `version` is that of the questions."""
 
     worker: str
     number: int

@@ -51,7 +51,7 @@ _DESCRIBED_SET = _DESCRIBED.where(_ANSWER.worker != bindparam("name"), _ANSWER.u
 def add_units(
     tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = (), pictures: Mapping[str, str] = {}
 ) -> None:
-    """Add image sets, then units; `pictures`: hashes of contents by image id. Those of a known id are replaced while nobody has answered.
+    """Add image sets, then units; `pictures`: hashes of contents by image id. Those with a known id are replaced while there are no answers.
 
     Raises DataError for a known id with different content once there are answers, and for a missing set.
     """

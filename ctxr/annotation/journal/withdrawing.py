@@ -16,13 +16,13 @@ from ctxr.annotation.tasks.dialogue import PAIR, SENDER
 from ctxr.store.records import Text
 
 _ABOUT = (tables.lease, tables.exposure, tables.consent, tables.message, tables.author, tables.exit_answer)
-"""Tables of which all rows of a worker go."""
+"""Tables from which all rows of a worker are deleted."""
 
 _answer, _unit = tables.answer.c, tables.unit.c
 
 
 def built_on(units: Iterable[Unit], workers: Collection[str], texts: Iterable[Text]) -> set[str]:
-    """Ids of units that show what `workers` wrote, of which `texts` are known, and of second looks at these units."""
+    """Ids of units that show `texts` or other work of `workers`, and of second looks at these units."""
     known, texts = list(units), list(texts)
     ids, words = {text.id for text in texts}, {text.text for text in texts}
     found = {
@@ -39,9 +39,10 @@ def built_on(units: Iterable[Unit], workers: Collection[str], texts: Iterable[Te
 
 
 def erase(tx: Transaction, worker: str, by: str, *, paid: bool) -> Withdrawal:
-    """Delete the data of a worker. Their pseudonym stays, as withdrawn, so that no import brings them back.
+    """Delete the data of a worker. Their pseudonym stays, as withdrawn: no import brings them back.
 
-    What is owed to them stays until they were `paid`. Talks go as a whole, and votes on what they wrote; who gave these is paid.
+    What is owed to them stays until they were `paid`. Talks are deleted as a whole, and votes on their texts;
+    the answers of others that are deleted stay owed, too.
     """
     if (held := tx.find(tables.lease, worker=worker, state="live")) is not None:
         dealing.free(tx, held, "returned")

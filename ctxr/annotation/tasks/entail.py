@@ -17,7 +17,7 @@ class EntailTask(LabelTask):
     FIELD = FIELD
 
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
-        """The sentence above, what is given, image and captions, and three answers."""
+        """The sentence on top, then the image and captions as premises, and three answers."""
         options = (
             Option(ENTAILMENT, _("yes"), _("the image shows that it is true")),
             Option(NEUTRAL, _("cannot be told"), _("it may be true, but the image does not show it")),

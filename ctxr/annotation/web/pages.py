@@ -119,7 +119,7 @@ class SignedPages:
         return self.signer.read(Session, request.cookies.get(self._cookie, "")) or self.nobody()
 
     def nobody(self) -> Session:
-        """The session of a browser in which nobody is signed in."""
+        """A session without a worker."""
         return Session(secrets.token_urlsafe(12))
 
     def remember(self, response: Response, session: Session) -> Response:
@@ -212,7 +212,7 @@ class Pages(SignedPages):
         self._agreed = set[str]()
 
     def agreed(self, worker: str) -> bool:
-        """Whether a worker may see the study: they agreed, or nobody is asked. The journal is asked until they have agreed."""
+        """Whether a worker may see the study: they agreed, or there is no consent."""
         version = self.site.texts.version
         if version and worker not in self._agreed:
             if not self.site.journal.agreed(worker, version):

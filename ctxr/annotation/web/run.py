@@ -75,7 +75,7 @@ class RunPages(SignedPages):
         names = self._names()
         person = next((one for one in self._people(answered, names) if one["state"].worker == worker), None)
         if person is None:
-            raise HttpProblem(404, "There is nobody by that name here", "Please check the address.")
+            raise HttpProblem(404, "No worker has this name", "Please check the address.")
         own, here = [answer for answer in answered.answers if answer.worker == worker], f"{self.at}/run/person/{worker}"
         return self.page(
             "person.html",

@@ -84,7 +84,7 @@ def run(
         site, waiting, people = open_site(config, address, progress)
         remember(config.workdir, config.database)
         if since := site.journal.paused():
-            progress.warn(f"the study is paused since {since}: nobody gets new units until its page resumes it")
+            progress.warn(f"the study is paused since {since}: no units are given out until its page resumes it")
         before = _answered(site.journal.progress())
         bell = UnitNotifier()
         try:
@@ -191,7 +191,7 @@ def languages_of(config: Serve) -> list[PageLanguage]:
 
 
 def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progress) -> None:
-    """Say that there is no work, whom Prolific does not confirm, and that nobody is asked for consent, unless one person labels alone."""
+    """Warn where no unit is open, of answers that Prolific does not confirm, and of a study without a consent."""
     if not waiting:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(site.journal):
@@ -199,7 +199,7 @@ def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progr
     if not site.texts.version and (site.studies or site.anybody or invited_names(config)):
         tell = progress.warn if site.studies or site.anybody else progress.note
         where = study_folder(config) / "consent.md"
-        tell(f"nobody is asked for consent: write the information about the study into {where}")
+        tell(f"people are not asked for consent: write the information about the study into {where}")
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:

@@ -32,7 +32,7 @@ from ctxr.store.records import Record
 from ctxr.store.tables import encode_row, grouped, read_table
 
 SHEET, ORDERED, LOCK = "pay.csv", "bonuses.jsonl", ".settling"
-"""Files of the private folder: the pay sheet, the bonuses that were ordered, of which none is ordered twice, and a lock."""
+"""Files of the private folder: the pay sheet, the bonuses that were ordered, and a lock."""
 
 UNFINISHED = "Did not finish the study"
 """Prolific's own words for why a submission is asked back."""
@@ -48,8 +48,8 @@ class PayRow(Record, frozen=True):
     Attributes:
         submission, study: Prolific's id, and the name of the study in this project. worker: their pseudonym. status: on Prolific.
         answers: given in it. act: what a settlement does; `decide` leaves it to a person. why: in words.
-        reward, bonus: that Prolific pays or has paid, in minor units of the currency. ordered: bonus of which nobody knows whether it was
-            paid. due: bonus that is to be ordered.
+        reward, bonus: that Prolific pays or has paid, in minor units of the currency. ordered: bonus that was
+            ordered and that Prolific does not list. due: bonus that is to be ordered.
     """
 
     KEY = ("submission",)

@@ -77,7 +77,7 @@ class Validation:
                 ("of", "votes", "workers", "accuracy", "exact", "over workers", f"{ALL_OF_SET}, %"),
                 accuracies,
                 "over workers: bootstrap over whole workers, the interval to report; the exact one assumes independent votes. "
-                "Accepted descriptions were kept because workers were right, which makes that row optimistic. All of a set: sets of which "
+                "Accepted descriptions were kept because workers were right, which makes that row optimistic. All of a set: sets where "
                 "the first vote on each description is right, with an interval over sets. "
                 "The paper reports 90.8 on test",
             )
