@@ -1,4 +1,4 @@
-"""Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
+"""Answers from the journal, a file or a platform, validated and merged into judgments."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -125,7 +125,7 @@ class AnswerableUnit:
 
 @dataclass(eq=False)
 class AnswerMerge:
-    """Answers merged one by one, in the order of their times, under the same rules as those of our own pages.
+    """Answers merged in the order of their times, under the rules of our own pages.
 
     Attributes:
         units: all that may be answered, follow-ups included, by id.

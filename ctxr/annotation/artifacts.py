@@ -1,4 +1,4 @@
-"""The artifacts of the crowd: `tasks`, what people are asked, and `judgments`, their answers and scores.
+"""The artifacts of the crowd: `tasks`, which people are asked, and `judgments`, their answers.
 
 Pictures stay where the sets are: `root` in `pictures.json` leads from the artifact to the folder that `Image.path` is relative to.
 """
@@ -117,7 +117,7 @@ def first_task(workdir: Path) -> str:
 
 
 def open_tasks(workdir: Path) -> list[Artifact]:
-    """Every finished artifact of tasks in a project, by name. Raises UnfinishedError when there is none."""
+    """All finished tasks of a project, by name. Raises UnfinishedError when there are none."""
     folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
     if not folders:
         hint = command_in(workdir, "export-tasks", first_task(workdir))

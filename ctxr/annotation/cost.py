@@ -22,7 +22,7 @@ FORECAST = "forecast.json"
 
 ASSUMED_SECONDS = {"describe": 75.0, "retrieve": 30.0, "dialogue": 300.0, "review": 45.0, "tag": 40.0, "entail": 20.0}
 KEPT = 0.735
-"""Share of descriptions whose target another worker found: 26.5 % were dropped (ImageCoDe, section 3.3)."""
+"""Share of descriptions that are kept: 26.5 % were dropped (ImageCoDe, section 3.3)."""
 
 FLOOR = 800
 """Cents an hour; Prolific's lowest pay is 8 US dollars."""
@@ -148,7 +148,7 @@ PILOT = 20
 
 
 def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
-    """Every imported answer with its unit, checks of the workers left out; empty before the first import."""
+    """Every imported answer with its unit, without checks of workers; empty before the first import."""
     folder = workdir / JUDGMENTS
     if not (folder / MANIFEST).is_file():
         return []

@@ -1,4 +1,4 @@
-"""A dialogue between two workers as a list of events: the state they lead to, and what may happen next.
+"""A dialogue of two workers as a list of events: its state, and what may happen next.
 
 PhotoChat, section 3: the photo can be shared after five turns, by the partner who sees it, and afterwards both may continue.
 """
@@ -55,7 +55,7 @@ class TalkState:
 
     @property
     def finished(self) -> bool:
-        """Whether the dialogue is complete: the photo was shared, and both have finished or one of them left."""
+        """Whether the photo was shared, and both have finished or one of them left."""
         return self.shared and (len(self.done) == 2 or bool(self.left))
 
     @property

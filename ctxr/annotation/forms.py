@@ -11,7 +11,7 @@ from ctxr.web.language import _
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """One picture of a page. `place` counts from 1 as the worker sees it; `marked` is the target to describe."""
+    """A picture of a page. `place` counts from 1 as shown; `marked` is the target to describe."""
 
     image: str
     place: int
@@ -55,7 +55,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True, tag=True):
-    """Choose one option, or with `several` any number of them; `optional` where none is an answer too."""
+    """Choose one option, or any number with `several`; `optional` where none is an answer too."""
 
     name: str
     legend: str
@@ -90,7 +90,7 @@ CANNOT_TELL, BROKEN = "cannot_tell", "broken"
 
 
 def report_fields() -> tuple[Choice, Write]:
-    """What every page asks beside its own fields. Who chooses a problem need not fill in the rest."""
+    """What every page asks beside its own fields; with a problem, these may stay empty."""
     options = (
         Option(CANNOT_TELL, _("I cannot tell"), _("no answer is right, or several are equally good")),
         Option(BROKEN, _("The picture is broken"), _("it is missing, cannot be recognised, or should not be here")),

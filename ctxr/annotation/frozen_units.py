@@ -102,7 +102,7 @@ def require_consistent(workdir: Path, out: Path, batch: TaskBatch, protocol: Pro
 def _all_units(
     units: Iterable[Unit], sets: Mapping[str, ImageSet], protocol: Protocol, answers: Iterable[Answer]
 ) -> dict[str, tuple[object, ...]]:
-    """Units and those that follow from answers to them, by id, with what decides their orders and votes."""
+    """Units and their follow-ups, by id, with what decides their orders and votes."""
     decides = (protocol.seed, protocol.votes("train"), protocol.votes(None), protocol.full_share)
     named = {unit.id: unit for unit in units}
     for answer in answers:

@@ -29,7 +29,7 @@ def private_folder(workdir: Path) -> Path:
 
 
 PICTURES = "pictures"
-"""Folder of the tasks with pictures under keyed names, for a platform that loads them from the web."""
+"""Folder of pictures under keyed names, for a platform that loads them from the web."""
 
 
 def addresses(image_base: str, images: Mapping[str, Image], key: bytes) -> dict[str, str]:
@@ -103,7 +103,7 @@ def launch(config: ExportTasks) -> str:
 
 
 def codes_of(private: Path, task: str, make: bool = True) -> dict[str, str]:
-    """Completion codes of a task's study, kept in the private folder; `make` them where there are none."""
+    """Completion codes of a task's study, from the private folder; `make` them if missing."""
     path = private / f"prolific-{task}.json"
     if make and not path.is_file():
         codes = {kind: secrets.token_hex(8).upper() for kind in prolific.CODE_TYPES}

@@ -11,11 +11,11 @@ from ctxr.errors import UsageError
 from ctxr.store.atomic import write_bytes
 
 _ADDRESS = "database"
-"""File in the crowd's folder that says in which other database the journal is; without the password."""
+"""File in the crowd's folder that names another database of the journal, without the password."""
 
 
 def remember(workdir: Path, database: str) -> None:
-    """Note for the other verbs that the journal is in another database than the project's own file."""
+    """Note for other verbs that the journal is in a database other than the project's own file."""
     from sqlalchemy import make_url
 
     if database:

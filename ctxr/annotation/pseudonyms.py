@@ -15,7 +15,7 @@ from ctxr.errors import DataError
 from ctxr.store.atomic import disk_errors
 
 PRIVATE = "private"
-"""Folder inside the crowd's folder that must not be published: the key, and who is behind each pseudonym."""
+"""Folder that must not be published: the key, and who is behind each pseudonym."""
 
 PREFIX = "w-"
 
@@ -57,5 +57,5 @@ def pseudonym(key: bytes, platform: str, identity: str) -> str:
 
 
 def is_pseudonym(author: str) -> bool:
-    """Whether the author of a text is somebody who worked here; texts of datasets have other authors."""
+    """Whether the author of a text worked here; texts of datasets have other authors."""
     return author.startswith(PREFIX)

@@ -126,7 +126,7 @@ REPORTED, DROPPED = "reported.jsonl", "dropped.jsonl"
 
 
 class Reported(Record, frozen=True):
-    """What a worker said of a unit beside its question: `cannot_tell` or `broken`, empty for a comment alone."""
+    """A report on a unit: `cannot_tell` or `broken`, empty for a comment alone."""
 
     KEY: ClassVar[tuple[str, ...]] = ("unit", "worker")
 
@@ -152,7 +152,7 @@ class DroppedText(Record, frozen=True):
 
 
 class ExitRow(Record, frozen=True):
-    """What a worker answered to a question at the end of the study; `number` of the question, from 0."""
+    """An answer to a question at the end of the study; `number`: of the question, from 0."""
 
     KEY: ClassVar[tuple[str, ...]] = ("worker", "number")
 

@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 
 
 class ExitQuestion(NamedTuple):
-    """A question at the end of a study, and what there is to choose from; nothing where people write."""
+    """A question at the end of a study, and its choices; none where people write."""
 
     text: str
     choices: tuple[str, ...]
@@ -111,7 +111,7 @@ def questions_of(tokens: Sequence[Token], where: Path) -> tuple[ExitQuestion, ..
 
 
 def read_texts(folder: Path | None) -> StudyTexts:
-    """The texts in a folder, which may be missing, and our instructions for tasks that it has none of.
+    """The texts in a folder, which may be missing, and our instructions of other tasks.
 
     Raises DataError for a text of an unknown name, in one language only that is named, without a heading or not in UTF-8, and for a
     consent that names no contact.

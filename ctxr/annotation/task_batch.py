@@ -52,7 +52,7 @@ def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> TaskBatch:
 
 
 class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of `--candidates`: does this image entail the statement? `captions` are read with the image."""
+    """A line of `--candidates`: does the image, with its `captions`, entail the statement?"""
 
     image: str
     statement: str
@@ -69,7 +69,7 @@ class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
-    """Units, sets and pictures of several batches under one root; the first of several equal ones counts."""
+    """Units, sets and pictures of several batches under one root; of equal ones the first counts."""
     merged = merge_roots((batch.root, batch.images.values()) for batch in batches)
     units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
     sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}

@@ -160,7 +160,7 @@ def label_consensus(answered: AggregatedAnswers, rule: str, blocked: Collection[
 
 
 def first_round(answered: AggregatedAnswers) -> Iterator[tuple[str, Judgment]]:
-    """Judgments on labels in the first round, with the task, with which the id of their query begins."""
+    """Judgments on labels in the first round, with the task, which begins the id of their query."""
     labelled = {query.id for query in answered.queries if query.labels is not None}
     for row in answered.judgments:
         if row.query in labelled and not row.round:

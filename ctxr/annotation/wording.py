@@ -37,13 +37,13 @@ _OVERLAID = re.compile(
     r"\b(?:over|overla\w+|superimpos\w+|impos\w+|fad\w+|faint\w*|layer\w*|collage|transition\w*|blend\w*|on top|intervenes)\b",
     re.IGNORECASE,
 )
-"""Words of a description of two pictures in one, as in a dissolve: then another image is part of this one."""
+"""Words of two pictures in one, as in a dissolve: another image is then part of this one."""
 _FRAMES_OF_THINGS = re.compile(r"\b(?:picture|photo|window|door|bed) frames?\b", re.IGNORECASE)
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+"""Letters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
 _LETTERS = rf"[^\W{_SPACELESS}]+"
 _WORD = re.compile(rf"[{_SPACELESS}]{{1,2}}|{_LETTERS}(?:['’]{_LETTERS})*")
 """A word; where no spaces tell words apart, two letters."""
@@ -60,7 +60,7 @@ class Problem:
 
 
 def first_problem(*checks: tuple[bool, str, str]) -> Problem | None:
-    """The first problem that holds, of (whether it holds, code, sentence); None where all is well."""
+    """The first problem that holds, of (whether it holds, code, sentence); None without any."""
     return next((Problem(code, sentence) for holds, code, sentence in checks if holds), None)
 
 

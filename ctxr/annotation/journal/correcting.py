@@ -1,4 +1,4 @@
-"""The last answers of a worker, and how one is corrected in its place until something is built on it."""
+"""The last answers of a worker, which can be corrected until something is built on them."""
 
 import msgspec
 from sqlalchemy import RowMapping, and_, bindparam, select

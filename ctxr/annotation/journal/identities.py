@@ -147,7 +147,7 @@ class Identities:
             )
 
     def forget(self, worker: str, *, paid: bool) -> None:
-        """Delete who is behind a pseudonym, and with `paid` their submissions, which are paid by these rows."""
+        """Delete who is behind a pseudonym; with `paid` also their submissions, by which they are paid."""
         with self._database.writing() as connection:
             for table in (_identity, *[_visit] * paid):
                 connection.execute(delete(table).where(table.c.worker == worker))

@@ -61,7 +61,7 @@ def open_journal(
     pictures: Mapping[str, str] = {},
     exported: Collection[str] | None = None,
 ) -> "Journal":
-    """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with those of `units` that it lacks.
+    """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with `units` added.
 
     Args:
         image_sets: the sets of the units; needed by describe and dialogue units.
@@ -125,7 +125,7 @@ def _require_schema(database: Database, connection: Connection, *, create: bool 
 
 @dataclass(eq=False)
 class Journal(JournalReader):
-    """Units, leases, answers and talks of a study; threads may share it, and each process opens its own.
+    """Units, leases, answers and talks of a study; threads share it, each process opens its own.
 
     Workers are pseudonyms, times aware datetimes. Raises NotAllowed for what a worker may not do, CtxrError for what the database
     cannot do.
@@ -153,7 +153,7 @@ class Journal(JournalReader):
             return worker_state.state_of(worker_state.require(tx, worker))
 
     def agree(self, worker: str, version: str, language: str, now: datetime) -> None:
-        """Record that an enrolled worker agreed to a version of the consent; repeating it changes nothing."""
+        """Record that an enrolled worker agreed to a version of the consent, once."""
         with self._writing(now) as tx:
             if tx.find(tables.consent, worker=worker, version=version) is None:
                 tx.insert(tables.consent, worker=worker, version=version, language=language, at=tx.now)
@@ -299,7 +299,7 @@ class Journal(JournalReader):
             return None
 
     def room(self, token: str) -> ChatRoom:
-        """The talk as the seat of this lease sees it. Raises NotAllowed for a lease without a talk."""
+        """The talk as this lease sees it. Raises NotAllowed for a lease without a talk."""
         with self._reading() as tx:
             return rooms.view(tx, rooms.room_lease(tx, token))
 
@@ -336,7 +336,7 @@ class Journal(JournalReader):
             return rooms.view(tx, row)
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
+        """A sign of life: who gives none for `Rules.patience` has left."""
         with self._in_room(now) as tx:
             return rooms.here(tx, token, worker)
 

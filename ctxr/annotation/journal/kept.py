@@ -15,7 +15,7 @@ from sqlalchemy import Connection, MetaData, Table
 
 @dataclass(frozen=True)
 class KeptTable:
-    """A table that says something about people: words for each column, its rows, and how many people they name.
+    """A table about people: words for each column, its rows, and how many people they name.
 
     `people` is None for a table that names none.
     """
@@ -28,7 +28,7 @@ class KeptTable:
 
 @cache
 def words() -> dict[str, dict[str, str]]:
-    """What columns say about people, by table; `common`: in any table that says nothing else of them."""
+    """What columns say about people, by table; `common`: in tables that say nothing else of them."""
     return tomllib.loads((files(__package__) / "kept.toml").read_text(encoding="utf-8"))
 
 

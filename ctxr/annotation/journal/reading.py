@@ -73,7 +73,7 @@ class JournalReader:
             return [(version, language, int(count)) for version, language, count in rows]
 
     def exit_answers(self, worker: str = "") -> list[ExitAnswer]:
-        """The answers of a worker, or of all, to the questions at the end, by worker and question."""
+        """Answers to the questions at the end, by worker and question; of one worker, or of all."""
         row = tables.exit_answer.c
         query = select(row.worker, row.number, row.version, row.question, row.answer).order_by(row.worker, row.number)
         return [ExitAnswer(**one) for one in self._rows(query.where(row.worker == worker) if worker else query)]
@@ -105,7 +105,7 @@ class JournalReader:
         return total
 
     def parts(self) -> dict[tuple[str, str], TaskProgress]:
-        """`progress` by task and side of the benchmark: `train`, `eval`, or `any` for all workers."""
+        """`progress` by task and side: `train`, `eval`, or `any` for all workers."""
         key = unit.task, unit.side
         open_or_decided = [unit.decided.is_(None), unit.decided.is_not(None)]
         still, decided = (func.sum(case((and_(one, leasing.WELL_MADE), 1), else_=0)) for one in open_or_decided)
@@ -132,7 +132,7 @@ class JournalReader:
             return "".join(stamp(int(since)) for since in tx.column(dealing.PAUSED))
 
     def overdue(self, now: datetime) -> int:
-        """How many live leases have expired: their places are freed when the next worker asks for a unit."""
+        """How many live leases have expired; they end when the next worker asks for a unit."""
         with self._reading() as tx:
             query = select(func.count()).select_from(tables.lease).where(dealing.OVERDUE)
             return int(tx.connection.scalar(query, {"now": micros(now)}) or 0)

@@ -125,7 +125,7 @@ class Gone(NamedTuple):
 
 @dataclass(frozen=True)
 class ExitAnswer:
-    """A worker's answer to a question at the end, empty for none; `version` is that of the questions."""
+    """A worker's answer to a question at the end, or ""; `version`: of the questions."""
 
     worker: str
     number: int
@@ -147,7 +147,7 @@ class PageUse:
 
 @dataclass(frozen=True)
 class Earned:
-    """An answer of a worker that is owed: to which task, through which backend, and how long it took."""
+    """An answer that is owed: its worker, task and backend, and how long it took."""
 
     worker: str
     task: str
@@ -157,7 +157,7 @@ class Earned:
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """Of one task: units, answers stored, units that still want answers, live leases, units that are decided."""
+    """Of one task: units, answers, units that want answers, live leases, decided units."""
 
     units: int = 0
     answered: int = 0

@@ -51,9 +51,10 @@ _DESCRIBED_SET = _DESCRIBED.where(_ANSWER.worker != bindparam("name"), _ANSWER.u
 def add_units(
     tx: Transaction, units: Iterable[Unit], image_sets: Iterable[ImageSet] = (), pictures: Mapping[str, str] = {}
 ) -> None:
-    """Add image sets, then units; `pictures`: hashes of contents by image id. Those with a known id are replaced while there are no answers.
+    """Add image sets, then units; `pictures`: hashes of contents by image id.
 
-    Raises DataError for a known id with different content once there are answers, and for a missing set.
+    Those with a known id are replaced while there are no answers. Raises DataError for one with different content after
+    that, and for a missing set.
     """
     for sets in _chunks(image_sets):
         _insert(tx, tables.image_set, [_payload(one) for one in _unknown(tx, tables.image_set, "image set", sets)])

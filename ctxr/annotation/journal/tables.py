@@ -179,7 +179,7 @@ exposure = _table(
     _text("unit"),
     Index("crowd_exposure_seen", "worker", "picture", "unit"),
 )
-"""Pictures that a worker has seen, and through which unit; again for each time that it was leased."""
+"""Pictures that a worker has seen, and the unit; a row for each lease."""
 
 event = _table(
     "event",

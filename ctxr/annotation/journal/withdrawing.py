@@ -22,7 +22,7 @@ _answer, _unit = tables.answer.c, tables.unit.c
 
 
 def built_on(units: Iterable[Unit], workers: Collection[str], texts: Iterable[Text]) -> set[str]:
-    """Ids of units that show `texts` or other work of `workers`, and of second looks at these units."""
+    """Ids of units that show `texts` or other work of `workers`, and of second looks at them."""
     known, texts = list(units), list(texts)
     ids, words = {text.id for text in texts}, {text.text for text in texts}
     found = {

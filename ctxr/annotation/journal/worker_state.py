@@ -1,4 +1,4 @@
-"""Workers: the pool they are dealt, whether they get work, and every change of that with its reason."""
+"""Workers: their pool, whether they get work, and every change of that with its reason."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
@@ -161,7 +161,7 @@ def deal_bundles(
 
 
 def count_check(tx: Transaction, row: RowMapping, correct: bool) -> None:
-    """Count an answer to a question with a known answer, and stop the worker where the rules say so."""
+    """Count an answer to a check, and stop the worker where the rules say so."""
     rights, wrongs = row["known_right"] + correct, row["known_wrong"] + (not correct)
     tx.update(tables.worker, {"id": row["id"]}, known_right=rights, known_wrong=wrongs)
     if row["allowed"] or row["state"] != "active":
@@ -195,7 +195,7 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
-    """Change a worker's state (`active`, `allowed`, `blocked`, `screened_out`) and record who, why and when."""
+    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)

@@ -1,1 +1,1 @@
-"""Crowdsourcing platforms: each exports any form in its own format, and reads its files back into answers."""
+"""Crowdsourcing platforms: each exports any form in its own format, and reads answers back."""

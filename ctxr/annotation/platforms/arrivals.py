@@ -1,4 +1,4 @@
-"""Answers read from a platform, each with its file and row, and the JSON lists that platforms export."""
+"""Answers from a platform, each with its file and row, and the JSON lists of platforms."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from ctxr.store.tables import UNREADABLE
 
 
 class Refusal(Record, frozen=True):
-    """An answer that was refused, and why; `where` is file:row, for the journal journal:unit/worker."""
+    """A refused answer, and why; `where` is file:row, for the journal journal:unit/worker."""
 
     KEY: ClassVar[tuple[str, ...]] = ("where",)
 

@@ -1,4 +1,4 @@
-"""Label Studio: a project for each rater, because its free edition gives a task to one annotator only.
+"""Label Studio: a project for each rater, as its free edition gives a task to one annotator.
 
 A project is a labelling configuration and a list of tasks. What is on a task's page travels in its data, so an export shows
 whether it was changed.
@@ -44,7 +44,7 @@ class RaterSheet:
     marked: int | None
 
     def data(self, addresses: Mapping[str, str]) -> dict[str, Any]:
-        """What a task carries: unit, slot, texts, addresses of the pictures; no image id or right answer."""
+        """The data of a task: unit, slot, texts, addresses of pictures; no image id or right answer."""
         content: dict[str, Any] = {"ctxr_unit": self.unit.id, "ctxr_slot": self.slot}
         for number, passage in enumerate(self.form.passages, 1):
             who = {None: "", 0: "A: ", 1: "B: "}
@@ -196,7 +196,7 @@ class LabelledTask(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ExportedUnits:
-    """What one `ctxr export-tasks` wrote for Label Studio: units and addresses of pictures by id."""
+    """What `ctxr export-tasks` wrote for Label Studio: units and addresses of pictures by id."""
 
     units: Mapping[str, Unit]
     addresses: Mapping[str, str]

@@ -59,7 +59,7 @@ class ProlificClient:
         return str(self._call("POST", "/studies/", payload, retry=False)["id"])
 
     def studies(self, internal_name: str) -> list[str]:
-        """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
+        """Ids of studies with an internal name: one may come of a request whose answer was lost."""
         return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
 
     def choices(self, name: str) -> dict[str, str]:
@@ -86,7 +86,7 @@ class ProlificClient:
         self._call("POST", f"/submissions/{submission}/request-return/", body, retry=False)
 
     def order_bonuses(self, study: str, bonuses: Mapping[str, int]) -> str:
-        """Set up bonuses by submission, in minor units, which pays none of them; the id to pay them with."""
+        """Order bonuses by submission, in minor units, without paying; the id to pay them with."""
         rows = "".join(f"{submission},{cents / 100:.2f}\n" for submission, cents in bonuses.items())
         return str(self._call("POST", "/submissions/bonus-payments/", {"study_id": study, "csv_bonuses": rows})["id"])
 
@@ -230,10 +230,10 @@ def study_body(parts: Sequence[Bundle], offer: Offer, config: ExportTasks, form:
 
 
 APPROVAL = "approval_rate"
-"""Prolific's filter of the share of submissions that were approved, in whole percent, both ends included."""
+"""Prolific's filter of the share of approved submissions: whole percent, both ends included."""
 
 RESIDENCE = "current-country-of-residence"
-"""Prolific's filter of the country where somebody lives; its choices have ids, which Prolific lists."""
+"""Prolific's filter of the country of residence; Prolific lists the ids of its choices."""
 
 FLUENT = "fluent-languages"
 """Prolific's filter of languages that somebody is fluent in; its choices have ids, too."""

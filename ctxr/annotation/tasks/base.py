@@ -1,4 +1,4 @@
-"""What a task is: a form, what is wrong with the values that come back, and the rows that an answer is worth."""
+"""A task: its form, the problems of values that come back, and the rows that an answer makes."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -74,7 +74,7 @@ class Task(ABC):
         return []
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:
-        """The rows that a valid answer is worth, and whether it is right: who cannot tell has found no truth."""
+        """The rows of a valid answer, and whether it is right; who cannot tell has found no truth."""
         if not answer.values.get(PROBLEM):
             return self.worth(unit, answer)
         return Outcome(right=False if unit.truth and self.is_vote(answer.values) else None)
@@ -103,7 +103,7 @@ class LabelTask(Task):
         return [Problem(self.MIXED.code, _(self.MIXED.sentence))] if mixed else []
 
     def worth(self, unit: Unit, answer: Answer) -> Outcome:
-        """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
+        """The query that asks for labels, and a judgment for each: 1 = chosen, 0 = not chosen."""
         chosen = set(answer.values.get(self.FIELD, ()))
         correct = chosen == set(unit.truth) if unit.truth else None
         if unit.purpose != "work" or unit.query is None:

@@ -1,4 +1,4 @@
-"""Describe the marked image for other workers, who look for it in its set (ImageCoDe, section 3.2)."""
+"""Describe the marked image for workers who look for it in its set (ImageCoDe, section 3.2)."""
 
 from ctxr.annotation.forms import Form, Write, pictures_of
 from ctxr.annotation.records import Answer, Outcome, Unit
@@ -45,13 +45,13 @@ class DescribeTask(Task):
         )
 
     def wrong(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-        """What is wrong with the description (`wording_problems`); a reason overrules all but an empty text."""
+        """The `wording_problems` of the description; a reason overrules all but an empty text."""
         overruled = bool("".join(values.get(REASON, ())).strip())
         complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
         return [problem for problem in complaints if problem.code not in RULES or not overruled]
 
     def worth(self, unit: Unit, answer: Answer) -> Outcome:
-        """The text, the query that asks it against the set, and the target as judgment of worker `gold`."""
+        """The text, its query about the set, and the target as judgment of worker `gold`."""
         query = query_of(unit.id, answer.worker)
         return Outcome(
             texts=(Text(query, clean(answer.values[FIELD][0]), answer.worker),),

@@ -25,7 +25,7 @@ SENDER = 0
 
 
 def turns_of(values: Values) -> tuple[Turn, ...]:
-    """The turns in an answer. Raises msgspec.ValidationError for anything else than a list of turns."""
+    """The turns in an answer. Raises msgspec.ValidationError for anything but a list of turns."""
     return msgspec.json.decode(values[FIELD][0], type=tuple[Turn, ...])
 
 

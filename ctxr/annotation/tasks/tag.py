@@ -1,4 +1,4 @@
-"""Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
+"""Which phenomena does a description use? (ImageCoDe, section 4.4 and appendix G)"""
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
 from ctxr.annotation.records import Unit

@@ -90,7 +90,7 @@ class Review:
         return next((places[row.id] for row in reversed(self._rows) if row.person == person and row.id in places), -1)
 
     def following(self, last: int) -> int | None:
-        """The place of the first open set behind a place, from the end on around; None where none is open."""
+        """The place of the next open set after a place, cyclically; None where none is open."""
         places = [*range(last + 1, len(self.sets)), *range(last + 1)]
         return next((place for place in places if not self.decision(self.sets[place].id)), None)
 

@@ -1,4 +1,4 @@
-"""A running server: its journal and pictures, who may sign in, and the links and sessions that it signs."""
+"""A running server: its journal and pictures, who may sign in, its signed links and sessions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Session(NamedTuple):
 
 
 class Invitation(NamedTuple):
-    """A personal invitation for a member of a local team; its token is always the same for the same name."""
+    """An invitation for a member of a local team; the same name has the same token."""
 
     name: str
 

@@ -29,7 +29,7 @@ class TaskStage(Stage[SourceInputs[TaskSources]]):
         return SourceInputs(sources.parents, key, sources)
 
     def write(self, inputs: SourceInputs[TaskSources], out: Path, progress: Progress) -> Content:
-        """Write the units, with those of an earlier round that somebody has seen, and the files of the backend.
+        """Write the units, those of an earlier round that were seen, and the files of the backend.
 
         Raises UsageError for a backend that cannot do the task, where answered tasks would change, or other tasks of the project have
         the same units.

@@ -166,7 +166,7 @@ def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
 
 
 SEEN, UNSEEN = "train_worker", "unseen_worker"
-"""As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
+"""As the ImageCoDe release calls descriptions by workers who described for train, and others."""
 
 
 class Certificate(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class Effort(NamedTuple):
 
 
 class SplitVotes(NamedTuple):
-    """Descriptions of a split, with the right votes that they need and the votes that they get at most."""
+    """Descriptions of a split, the right votes that each needs, and the most votes it gets."""
 
     units: int
     needed: int
@@ -97,7 +97,7 @@ class SplitVotes(NamedTuple):
 
 
 def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
-    """Votes, hours and cost of describing and retrieving, and the expected number of kept descriptions."""
+    """Votes, hours and cost of both tasks, and the expected number of kept descriptions."""
     sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
     pilot = cost.answered_work(config.workdir)
     notes: list[str] = []

@@ -142,7 +142,7 @@ def _act(one: Submission, visit: Visit | None, answers: int, ours: Ours) -> tupl
 
 
 def settle(workdir: Path, database: str = "") -> Table:
-    """Fetch the submissions of all studies, act, and write the pay sheet. A dry run fetches and counts.
+    """Fetch the submissions of all studies, act, and write the pay sheet; a dry run only counts.
 
     Raises UnfinishedError where no study was launched, and CtxrError for what Prolific refuses.
     """

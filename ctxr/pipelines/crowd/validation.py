@@ -1,4 +1,4 @@
-"""Metrics of a validation: accuracy, agreement and position bias, each on several subsets of the votes.
+"""Metrics of a validation: accuracy, agreement and position bias, on several sets of votes.
 
 Krippendorff's alpha of the ImageCoDe release was computed on accepted votes, which is optimistic: votes that were kept because
 they name the target agree by selection. Alpha is reported on both, and on the random share of units that gets all votes.
@@ -136,7 +136,7 @@ class Validation:
         return rows + [(f"agreement, {name}", _value(row), "Krippendorff's alpha") for name, row in alphas.items()]
 
     def accuracies(self) -> list[Row]:
-        """Human accuracy: of all votes, of first votes, without blocked workers, and of accepted ones."""
+        """Human accuracy: of all votes, first votes, votes of trusted workers, and accepted ones."""
         rows, rng = [], np.random.default_rng(self.seed)
         # all picks, those on each kind of set where there are several, and those on each split where there are several
         kinds = by_kind(self.picks)
