@@ -25,7 +25,7 @@ from ctxr.store.artifacts import MANIFEST, MARKER
 from ctxr.store.records import SPLIT_WORDS
 
 SHOWN, MOST_PICTURES, SIDE = 3, 12, 96
-"""In a notebook: queries, pictures of each beside the right ones, and pixels of their longer sides."""
+"""In a notebook: queries, pictures of each, and pixels of their longer sides."""
 
 
 @hinted()

@@ -208,7 +208,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """From a folder of raw videos and photos to a validated benchmark for contextual image retrieval."""
+    """From raw videos and photos to a validated benchmark for contextual image retrieval."""
 
 
 def main() -> NoReturn:

@@ -32,7 +32,7 @@ MOST = 4
 
 
 def run(config: Init, progress: Progress = SILENT) -> InitReport:
-    """Write the file, or with --model the template of a model. Raises UsageError where there is one."""
+    """Write the file, or with --model the template of a model. Raises UsageError if it exists."""
     if config.model:
         write_model_template(MODEL)
         return InitReport(MODEL)

@@ -59,7 +59,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -> None:
-    """One sentence in red, and what to do about it; for programs also as a JSON document on stdout."""
+    """One sentence in red, and what to do about it; for programs also as JSON on stdout."""
     if as_json:
         show_json({"error": message, "hint": hint, "exit_code": exit_code})
     terminal = console(stderr=True)

@@ -1,4 +1,4 @@
-"""The table of verbs. A row names modules without importing them, which keeps `ctxr --help` fast."""
+"""The table of verbs. Rows name modules without importing them: `ctxr --help` stays fast."""
 
 from dataclasses import dataclass
 from pkgutil import resolve_name

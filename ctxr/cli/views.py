@@ -156,7 +156,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
 
 
 def dataset(report: AggregateReport) -> Iterator[Block]:
-    """Figures of the crowd, what is in the dataset, and answers that break the rules of assignment."""
+    """Figures of the crowd, the dataset, and answers that break the rules of assignment."""
     yield from _tables(report)
     yield Sentences("answers that break the rules of assignment", report.violations)
     counts = report.counts

@@ -1,4 +1,4 @@
-"""Detects files of an artifact that changed after they were written, before anything is built on it."""
+"""Detects files of an artifact that changed after they were written."""
 
 import os
 import re

@@ -68,7 +68,7 @@ def picture_parents(path: Path, origin: Parent, workdir: Path, progress: Progres
 
 
 def dataset_parents(path: Path, name: str, workdir: Path, progress: Progress) -> list[Parent]:
-    """The dataset at `path`, under this name, and its pictures: for what is made by looking at them."""
+    """The dataset at `path`, under this name, and its pictures."""
     known = content_of(path)
     return [structs.replace(known, name=name), *picture_parents(path, known, workdir, progress)]
 

@@ -28,7 +28,7 @@ _SIDES = ("XMin", "XMax", "YMin", "YMax")
 
 
 def themes_of(labels: Iterable[str]) -> tuple[str, ...]:
-    """The themes that labels belong to, in the order of the paper: people, food, animals, products."""
+    """The themes of labels, in the order of the paper: people, food, animals, products."""
     found = {THEMES.get(label) for label in labels}
     return tuple(theme for theme in _LABELS if theme in found)
 

@@ -240,7 +240,7 @@ def label_notes(out: Path) -> list[str]:
 
 
 def refuse_changed_rounds(out: Path) -> None:
-    """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
+    """Raises DataError where a file of finished revised labels was changed."""
     if (out / MANIFEST).is_file() and (out / ROUNDS).is_file():
         open_artifact(out).refuse_changed()
 
@@ -447,12 +447,12 @@ def stratum_of(link: CandidateRow) -> str:
 
 
 def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dict[str, Any]:
-    """The figures of a round, or of its audit. Raises DataError where they are missing or damaged."""
+    """The figures of a round, or of its audit. Raises DataError if missing or damaged."""
     return read_value(folder / FIGURES, dict[str, Any], cure)
 
 
 def read_audit(folder: Path) -> dict[str, Any] | None:
-    """The figures of an audit; None where there is none. Raises DataError where they are damaged."""
+    """The figures of an audit; None without one. Raises DataError if damaged."""
     return read_figures(folder, "ctxr revise-labels --audit") if (folder / FIGURES).is_file() else None
 
 

@@ -40,7 +40,7 @@ _BLOCKS = (16, 9)  # columns and rows of 4 x 4 cells of a thumbnail, which the g
 
 
 class Questions:
-    """Lines of standard input, read by a thread, as the parent also asks while a video is decoded."""
+    """Lines of standard input, read by a thread: the parent also asks during a video."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -215,7 +215,7 @@ class ScanPass:
 
 
 class Decoder:
-    """Answers questions of the parent, and keeps a file open between two questions about its frames."""
+    """Answers questions of the parent, and keeps a file open between questions about it."""
 
     def __init__(self, out: int, shared: SharedPixels | None) -> None:
         self.questions, self._out, self._shared = Questions(), out, shared

@@ -187,7 +187,7 @@ def receive(stream: IO[bytes], shared: SharedPixels | None = None) -> Message | 
 
 
 def read_as(kind: type[T], fields: Any) -> T:
-    """A dataclass from the fields of a message, in which fractions are text such as "1001/30000"."""
+    """A dataclass from the fields of a message; fractions are text such as "1001/30000"."""
     return msgspec.convert(fields, kind, dec_hook=lambda custom, text: custom(text))
 
 
@@ -363,7 +363,7 @@ class FrameGone(VideoError):
 
 
 class DecoderClient(Closeable):
-    """Asks one decoding child process, `command`, which it starts on demand; for use from one thread."""
+    """Asks one decoding child process, `command`, started on demand; for one thread."""
 
     command: Sequence[str] = CHILD
 

@@ -100,7 +100,7 @@ Decoded = tuple[dict[str, V], Path | None, DataError | None]
 
 @dataclass
 class DecodeFrames(Job[Decoded[V]], Generic[V]):
-    """Decodes images of a video, each video in a process that can be killed; see `decode_frames`."""
+    """Decodes images of a video in a process that can be killed; see `decode_frames`."""
 
     sources: SourceLocator
     visit: Visit[V]

@@ -1,4 +1,4 @@
-"""Options of scanning a video: sampling, shots, the gate against stills, the decoder and its limits."""
+"""Options of a scan: sampling, shots, the gate against stills, the decoder and its limits."""
 
 import shutil
 from collections.abc import Iterator

@@ -144,7 +144,7 @@ def best(scores: npt.ArrayLike) -> Doubles:
 
 
 def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
-    """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
+    """Chance that the first `draw + 1` ties are all wrong, given that of the first `draw`."""
     left = np.maximum(counts.level - draw, 1)
     return missed * np.clip(1 - counts.right / left, 0.0, 1.0)
 

@@ -24,7 +24,7 @@ from ctxr.store.arrays import Vectors
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why quality rules a frame out: a snake_case reason and the figure behind it, if there is one."""
+    """Why quality rules a frame out: a snake_case reason, and its figure if there is one."""
 
     reason: str
     value: float | None = None

@@ -170,7 +170,7 @@ def blind_to_texts(trials: Sequence[Trial], vectors: Mapping[str, Doubles]) -> C
 
 
 def blind_to_images(trials: Sequence[Trial], words: Doubles) -> Callable[[Sequence[int]], Blind]:
-    """A linear model of the position of the target, from `words` [Q, D], a row for each description."""
+    """A linear model of the target's position from `words` [Q, D], a row per description."""
     places = np.eye(max((query.size for query in trials), default=1))
 
     def learn(rows: Sequence[int]) -> Blind:

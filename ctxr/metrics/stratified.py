@@ -24,7 +24,7 @@ from ctxr.metrics.retrieval import BLOCK, QueryScores, first
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 GRID, ZOOMS, ROOTS = 11, 3, (1e-3, 0.5**0.5)
-"""Grid over the roots of both error rates: points per rate, refinements around the best, and range."""
+"""Grid over the roots of both error rates: points per rate, refinements, and range."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,7 +121,7 @@ class BlipEncoder(nn.Module):
 
 
 def joint_vectors(text_encoder: Any, tokens: Tensor, image: Tensor) -> Tensor:
-    """The [CLS] [B, D] of texts [B, T], each with attention to the tokens of an image, [B, P, ...]."""
+    """The [CLS] [B, D] of texts [B, T] with attention to image tokens [B, P, ...]."""
     states: Tensor = text_encoder(
         input_ids=tokens,
         attention_mask=(tokens != 0).long(),

@@ -1,4 +1,4 @@
-"""Requests to a model behind an endpoint: their price, parallel requests, and a journal of replies."""
+"""Requests to a model behind an endpoint: price, parallel requests, a journal of replies."""
 
 import base64
 import math
@@ -177,7 +177,7 @@ class ChatClient:
             raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
 
     def ask_all(self, requests: Sequence[Q], ask: Callable[[Q], R], task: ProgressTask) -> list[R]:
-        """Replies as they came, to all requests or to those that the budget allows; to be called once."""
+        """Replies to all requests, or to those that the budget allows; to be called once."""
         replies: list[R] = []
 
         def affordable() -> Iterator[Q | None]:

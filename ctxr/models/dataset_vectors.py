@@ -1,4 +1,4 @@
-"""Embeddings of a dataset's pictures: those of its artifact, or made on demand with a named encoder."""
+"""Embeddings of a dataset's pictures: of its artifact, or made with a named encoder."""
 
 from contextlib import closing
 from itertools import islice

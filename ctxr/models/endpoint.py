@@ -1,4 +1,4 @@
-"""A client for an OpenAI-compatible endpoint: retries, limits, cost; the key stays in the environment."""
+"""A client for an OpenAI-compatible endpoint: retries, limits, cost. The key is not stored."""
 
 import ipaddress
 import json
@@ -31,7 +31,7 @@ AGAIN = "run the same command again: it resumes where it stopped"
 
 
 class Declined(CtxrError):
-    """The host understood the request and will not answer it; `filtered`: because of the content."""
+    """The host refuses to answer the request; `filtered`: because of the content."""
 
     def __init__(self, status: int, detail: str, hint: str) -> None:
         super().__init__(f"the endpoint refused with {status}: {detail}", hint)
@@ -116,7 +116,7 @@ def key_of(variable: str, address: EndpointAddress) -> str:
 
 
 class ServerReply(NamedTuple):
-    """A reply: its status, its body as JSON, else as text, and the seconds that it asks us to wait."""
+    """A reply: status, body as JSON or else as text, and the seconds that it asks us to wait."""
 
     status: int
     content: object

@@ -33,7 +33,7 @@ PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uni
 
 
 def makes_pairs(name: str) -> bool:
-    """Whether an encoder of that name reads image and text together; else it makes a vector of each."""
+    """Whether an encoder of that name reads image and text together, not each by itself."""
     return name.startswith(PAIR_ENCODERS)
 
 
@@ -73,7 +73,7 @@ def from_root(name: str) -> str:
 
 
 def architectures() -> Path:
-    """The folder of the architectures that open_clip knows, a JSON file each, without loading it."""
+    """The folder of open_clip's architectures, a JSON file each, without loading it."""
     package = find_spec("open_clip")
     return Path(package.origin if package and package.origin else "").with_name("model_configs")
 

@@ -34,7 +34,7 @@ _LABELS: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["categorie
 _NAMES = sha256_of([_PROMPT, *_LABELS, _RIDGE])
 _FEATURES, _WORDS = 1280, 384
 _LENGTHS = (32, 128)
-"""Word pieces of a pass: a text goes through the shortest that holds it, and is cut after the last."""
+"""Word pieces of a pass: a text takes the shortest that holds it, cut after the last."""
 
 _PREPROCESS = {
     "size": 224, "mean": (127 / 255,) * 3, "std": (128 / 255,) * 3, "interpolation": "bicubic", "resize_mode": "shortest"

@@ -29,7 +29,7 @@ PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its preci
 
 
 class Matches(NamedTuple):
-    """The best k of each of Q queries, best first, [Q, k]; `NO_MATCH` and -inf where there are fewer."""
+    """The best k of each of Q queries, best first, [Q, k]; `NO_MATCH` and -inf if fewer."""
 
     indices: Indices
     scores: NDArray[np.floating[Any]]

@@ -47,7 +47,7 @@ def is_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_for(what: str, device: str, hint: str) -> Iterator[None]:
-    """Raises CtxrError with `hint` where there is no memory on `device` for what the block builds."""
+    """Raises CtxrError with `hint` where `device` has no memory for what the block builds."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

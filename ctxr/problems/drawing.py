@@ -20,7 +20,7 @@ STYLE = ["default", str(Path(__file__).with_name("paper.mplstyle"))]
 """Fonts, colours, markers and dashes, whatever the user's own settings are."""
 
 MOST_ROWS, LONGEST, CM = 6, 28, 1 / 2.54
-"""Rows that the style tells apart, characters of a name that are shown, and a centimetre in inches."""
+"""Rows that styles tell apart, shown characters of a name, and a centimetre in inches."""
 
 VIEWS = {"position": "position of the target, from 0", "length": "length of the text, tokens",
          "noise": "noise of the trace, share of the image", "words": "first words of the text"}  # fmt: skip

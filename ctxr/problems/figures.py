@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Seeds:
-    """Accuracy of the seeds of one run on a split: each, their mean and standard deviation (n - 1)."""
+    """Accuracy of the seeds of a run on a split, their mean and standard deviation (n - 1)."""
 
     split: str
     run: str
@@ -226,7 +226,7 @@ def mark_changed(table: Table, runs: Collection[str]) -> Table:
 
 
 def difference(row: RunDifference) -> str:
-    """A difference in points with its interval, starred where it is significant after correction."""
+    """A difference in points with its interval, starred if significant after correction."""
     return percent(row.interval, signed=True) + ("*" if row.corrected < 1 - LEVEL else "")
 
 

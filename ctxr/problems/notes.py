@@ -126,7 +126,7 @@ def crowd_table(dataset: Dataset, people: Mapping[str, People]) -> Table | None:
 def contamination_notes(
     request: EvalRequest, splits: Sequence[SplitExamples], runs: Sequence[EvaluatedRun]
 ) -> list[str]:
-    """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
+    """A sentence for each reason why a run may have seen what it is evaluated on."""
     names, notes = {split.name for split in splits}, list[str]()
     trained = {run.name: run.artifact for run in runs if run.artifact and run.artifact.manifest.verb == "train"}
     for artifact in trained.values():

@@ -98,7 +98,7 @@ class TrainJob(ABC):
 
     @abstractmethod
     def fit(self, seed: int, train: "SeedTrainer") -> Callable[[Path], None]:
-        """Train one seed; what writes its checkpoint into an empty folder. Raises what `train` raises."""
+        """Train one seed; what writes its checkpoint into an empty folder. Raises as `train`."""
 
     def check(self) -> None:
         """Whatever should not fail after hours."""

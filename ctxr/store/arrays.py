@@ -1,4 +1,4 @@
-"""Embeddings on disk, as memory-mapped float32 matrices of unit vectors, and distances between them."""
+"""Embeddings on disk: memory-mapped float32 matrices of unit vectors, and distances."""
 
 import errno
 import resource

@@ -143,7 +143,7 @@ class Store:
 
     @contextmanager
     def _writing(self, target: str) -> Iterator[None]:
-        """Raises CtxrError for what cannot be written; stores then say that the place is not there."""
+        """Raises CtxrError where a file cannot be written; stores say then that it is not there."""
         try:
             with disk_errors(Path(target)) if self.scheme == "file" else nullcontext():
                 yield

@@ -198,7 +198,7 @@ def read_payloads(folder: Path, files: Collection[str]) -> dict[str, tuple[Recor
 def payload_rows(
     payloads: Mapping[str, Iterable[Record]], kept: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[Record, ...]]:
-    """The rows of owners that are `kept`, ids by `PayloadTable.of`; without tables that become empty."""
+    """The rows of owners that are `kept`, ids by `PayloadTable.of`; without empty tables."""
     tables = {}
     for name, rows in payloads.items():
         table = PAYLOADS[name]

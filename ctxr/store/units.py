@@ -135,7 +135,7 @@ def _again(folder: Path) -> str:
 
 
 def write_unit(artifact: Path, unit: SourceUnit) -> SourceUnit:
-    """Write a unit and rename it into place. Returns it with its folder, its vectors memory-mapped."""
+    """Write a unit and rename it into place; returns it, with its vectors memory-mapped."""
     final = unit_folder(artifact, unit.source.name)
     staging = final.with_name(f".{final.name}.making")
     with disk_errors(staging):

@@ -1,1 +1,1 @@
-"""The drawn world, whose every answer can be computed: the oracle of the tests and of `ctxr demo`."""
+"""The drawn world, where answers are computed: the oracle of tests and `ctxr demo`."""

@@ -155,7 +155,7 @@ _TARGETS = {1: 0.18, 2: 0.37, 3: 0.45}
 
 
 def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> BenchmarkSet:
-    """Set `number` of a split; without pictures where nothing tells its targets from the other images."""
+    """Set `number` of a split; without pictures where targets cannot be told from other images."""
     rng = np.random.default_rng((config.seed, SPLITS.index(split), number))
     kind: Literal["video", "photos"] = "video" if rng.random() < config.video else "photos"
     (image_set,) = sample_sets(rng, 1, kind)

@@ -229,7 +229,7 @@ def image_ids(dataset: Dataset) -> dict[str, str]:
 
 
 def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> int:
-    """Workers act in turn until twice in a row none has anything to do; returns the number of answers."""
+    """Workers act in turn until none has work twice in a row; returns the number of answers."""
     answers = idle = 0
     while idle < 2:
         busy = sum(person.work() for person in people)

@@ -58,7 +58,7 @@ async def read_body(request: Request, most: int) -> bytearray:
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """The fields of a posted form in their order; none where the body is not a form. Raises TooLarge."""
+    """The fields of a posted form in order; none where the body is no form. Raises TooLarge."""
     body = await read_body(request, MOST_BYTES)
     try:
         return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")

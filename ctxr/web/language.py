@@ -12,7 +12,7 @@ from babel.numbers import format_decimal
 
 @dataclass(frozen=True)
 class PageLanguage:
-    """A language of pages: its `locale` has names, numbers and direction, `texts` the translations."""
+    """A language of pages: `locale` has names, numbers and direction, `texts` translations."""
 
     locale: Locale
     texts: NullTranslations

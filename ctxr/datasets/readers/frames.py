@@ -32,7 +32,7 @@ class ReleasePictures:
         return [f"{name}/img{frame_number(file.name)}" for file in self.files[name]]
 
     def describe(self, groups: dict[str, str], sources: dict[str, str], passed: Callable[[], None]) -> dict[str, Image]:
-        """The images of all sets by id. A picture that cannot be read keeps its id and has no path."""
+        """The images of all sets by id. A picture that cannot be read has no path."""
         images: dict[str, Image] = {}
         damaged: list[Path] = []
         for name, group in groups.items():

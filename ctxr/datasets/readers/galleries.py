@@ -1,4 +1,4 @@
-"""Galleries of photos as they are read: every caption is a query against all photos of its gallery."""
+"""Galleries of photos: every caption is a query against all photos of its gallery."""
 
 import os
 from collections.abc import Callable, Mapping

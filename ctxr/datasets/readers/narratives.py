@@ -215,7 +215,7 @@ class _Reading:
             self.traces.append(Trace(key, tuple(words), tuple(strokes), tuple(drawn_on), actor.actor_name))
 
     def cut(self, at: str, stroke: Sequence[Point], actor: ActorNarrative) -> Iterator[tuple[float, Floats]]:
-        """A stroke by the keyframes that it was drawn on; points stay in the order they were drawn."""
+        """A stroke by the keyframes that it was drawn on; points stay in their order."""
         points = np.array([*map(_PLACE, stroke)], np.float64)
         points[:, 2] = (points[:, 2] - actor.recording_start_time_ms_since_epoch) / 1000
         if (far := np.abs(points[:, 2]).max()) >= _MOST_SECONDS:

@@ -26,7 +26,7 @@ CODES = {
     "img": "meta",
     "col": "colour",
 }
-"""The file's code of each phenomenon, in the order of Table 2; colour was annotated and not published."""
+"""The file's code of each phenomenon, in the order of Table 2; colour is not published."""
 
 PHENOMENA = tuple(CODES.values())
 

@@ -26,7 +26,7 @@ from ctxr.store.tables import grouped
 
 
 class PhotoChatMessage(msgspec.Struct):
-    """A message as it was released; that of the share is empty. A speaker nobody wrote down is -1."""
+    """A message as it was released; that of the share is empty. An unknown speaker is -1."""
 
     message: str
     share_photo: bool
@@ -34,7 +34,7 @@ class PhotoChatMessage(msgspec.Struct):
 
 
 class ReleasedDialogue(msgspec.Struct):
-    """A dialogue as it was released; `photo_description` may name a person before it lists objects."""
+    """A dialogue as released; `photo_description` may name a person before it lists objects."""
 
     dialogue: list[PhotoChatMessage]
     dialogue_id: int | str
@@ -129,7 +129,7 @@ _MISSING = "photo", "missing, listed by ctxr export --to photochat"
 
 @dataclass
 class _Reading:
-    """What was read; `left`: what was left out or is missing, by its noun and what is wrong with it."""
+    """The dialogues; `left`: what was left out or is missing, by its noun and the reason."""
 
     galleries: Galleries
     ids: Mapping[str, str]

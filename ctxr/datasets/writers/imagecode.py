@@ -71,7 +71,7 @@ def write(job: ExportJob) -> ExportResult:
 
 
 def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:
-    """Descriptions by the position of their target; ids of the other queries are added to `skipped`."""
+    """Descriptions by the position of their target; ids of other queries go to `skipped`."""
     described: dict[int, str] = {}
     for query in queries:
         positions = job.targets.get(query.id, [])

@@ -307,7 +307,7 @@ def without_test_answers(dataset: Dataset) -> Dataset:
 
 
 def check_names(dataset: Dataset) -> None:
-    """Raises DataError for a set that cannot be a folder, or that differs from another in case only."""
+    """Raises DataError for a set that cannot be a folder, or differs from another in case only."""
     seen: dict[str, str] = {}
     for image_set in dataset.sets:
         name = image_set.id

@@ -117,7 +117,7 @@ def present(items: Tensor) -> Tensor:
 
 
 class CoAttention(Attention, FeedForward):
-    """A stream's part of a crossed stage: attention to the other stream, then a feed-forward layer."""
+    """A stream's part of a crossed stage: attention to the other, then a feed-forward layer."""
 
     def __init__(self, stream: Stream, width: int, heads: int, dropout: float) -> None:
         super().__init__(stream.width, heads, dropout, width)

@@ -1,4 +1,4 @@
-"""What a name of a cross-encoder stands for: a model that can be built, and what it wants to be given."""
+"""What a name of a cross-encoder stands for: a model to build, and its inputs."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What every entailment classifier and each of its branches takes and gives, before anything is built."""
+"""What every entailment classifier and each of its branches takes and gives."""
 
 from __future__ import annotations
 

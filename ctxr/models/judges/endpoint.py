@@ -1,4 +1,4 @@
-"""A language model behind an endpoint as a judge: one request asks whether one statement follows."""
+"""A language model behind an endpoint as a judge, with a request for each statement."""
 
 import math
 import re

@@ -76,7 +76,7 @@ class NliJudge(Judge):
 
     @torch.no_grad()
     def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1 that the premise entails the hypothesis, NaN where one of them is empty."""
+        """float32 [n] in 0..1 that the premise entails the hypothesis, NaN where one is empty."""
         entailed = np.full(len(claims), np.nan, np.float32)
         rows = [row for row, claim in enumerate(claims) if claim.premise.strip() and claim.hypothesis.strip()]
         rows.sort(key=lambda row: len(claims[row].premise) + len(claims[row].hypothesis))

@@ -1,4 +1,4 @@
-"""Checkpoints of trainings: weights in safetensors, and a config that says how to build the model."""
+"""Checkpoints: weights in safetensors, and a config that says how to build the model."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -122,7 +122,7 @@ def write_config(folder: Path, config: SeedConfig) -> None:
 
 
 def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
-    """The config of a checkpoint. Raises DataError for one that is missing, damaged, or not of `what`."""
+    """The config of a checkpoint. Raises DataError if missing, damaged, or not of `what`."""
     try:
         config = msgspec.convert(rooted(msgspec.json.decode((folder / CONFIG).read_bytes()), folder / "../../.."), kind)
         if isinstance(recipe := getattr(config, "recipe", None), Recipe):

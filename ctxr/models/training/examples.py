@@ -25,7 +25,7 @@ class Positives(NamedTuple):
 
 @dataclass(frozen=True)
 class PositivePairs:
-    """Pictures for which captions hold: how many of each, int64 [C], and which, ascending in each."""
+    """Pictures for which captions hold: how many, int64 [C], and which, ascending in each."""
 
     sizes: Tensor
     images: Tensor

@@ -19,7 +19,7 @@ Gradients = list[Tensor | None]
 dist: Any = torch.distributed
 
 LONGEST = timedelta(days=7)
-"""How long a process waits for the others: the first one reads pictures, validates and writes alone."""
+"""How long a process waits: the first one reads pictures, validates and writes alone."""
 
 
 class LossGradients(NamedTuple):

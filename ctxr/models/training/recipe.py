@@ -1,4 +1,4 @@
-"""Recipes of trainings: what the loop reads for every problem, and what scorers over encoders share."""
+"""Recipes of trainings: what the loop reads, and what scorers over encoders share."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Recipe(Options):
         return self.weight_decay / self.batch if self.optimiser == "adam" else self.weight_decay
 
     def rate(self, measures: Sequence[float | None]) -> float:
-        """Learning rate after epochs with these measures (`Epoch.accuracy`); here it is constant."""
+        """Learning rate after epochs with these measures (`Epoch.accuracy`); constant here."""
         return self.lr
 
     def spelled(self, name: str) -> str:

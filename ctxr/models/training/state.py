@@ -44,7 +44,7 @@ class Epoch:
 
 @dataclass
 class TrainingState:
-    """Every epoch so far, the number of the best one, and how many queries fit into memory at once."""
+    """Every epoch so far, the number of the best, and how many queries fit into memory."""
 
     history: list[Epoch] = field(default_factory=list)
     best: int | None = None

@@ -145,7 +145,7 @@ class BuildStage(SetsStage[BuildInputs]):
         raise DataError(problem, hint=f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}")
 
     def _earlier_sources(self) -> Iterator[str]:
-        """Where the sources of the folder were last seen, finished or not, and files that failed."""
+        """Where the sources of the folder were last seen, and files that failed."""
         out = self.out()
         for source in unit_sources(out):
             path = last_path(out, source.sha256)

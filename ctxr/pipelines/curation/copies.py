@@ -1,4 +1,4 @@
-"""Which pictures are copies of one another, by content and pixels; and which sources share footage."""
+"""Which pictures are copies, by content and pixels, and which sources share footage."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

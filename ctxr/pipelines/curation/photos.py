@@ -147,7 +147,7 @@ def gather_pool(
 
 @dataclass
 class EmbedPhotos(ThingsJob[Shard]):
-    """Reads and embeds shards of albums; those that an earlier run finished are taken as they are."""
+    """Reads and embeds shards of albums; those of an earlier run are taken as they are."""
 
     artifact: Path
     embedder: Embedder
@@ -193,7 +193,7 @@ def _killed(photo: Path) -> str:
 
 
 def album_shards(albums: Sequence[InputSource], scans: Mapping[str, str]) -> list[WorkUnit]:
-    """The units of `EmbedPhotos` for albums; `scans`, by album, say how their photos are embedded."""
+    """The units of `EmbedPhotos` for albums, whose photos are embedded as `scans` say."""
     units = []
     for album in albums:
         for start in range(0, len(album.photos), SHARD):

@@ -95,7 +95,7 @@ class QualityGate(Portable):
         return {name: self._instrument(name).describe() for name in self.limits.measured}
 
     def stamps(self) -> dict[str, str]:
-        """A key per measurement; facts with another key were measured differently and are not reused."""
+        """A key per measurement; facts with another key are not reused."""
         return {name: sha256_of(description)[:16] for name, description in self.describe().items()}
 
     def complete(self, facts: Facts) -> bool:

@@ -1,4 +1,4 @@
-"""The page of `ctxr search`: answers while somebody types and draws, and narratives that it keeps."""
+"""The page of `ctxr search`: answers to typing and drawing, and narratives that it keeps."""
 
 import re
 from collections.abc import Callable

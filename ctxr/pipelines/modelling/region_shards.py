@@ -37,7 +37,7 @@ SIZES = (("image_w", "image_h"), ("w", "h"))
 """What exports call the size of a picture."""
 
 MOST_BYTES = 2**30
-"""Of a picture's arrays, unpacked: a hundred times those of a thousand regions with 2,048 features."""
+"""Of a picture's arrays, unpacked: a hundred times a thousand regions of 2,048 features."""
 
 
 class SetPicture(NamedTuple):

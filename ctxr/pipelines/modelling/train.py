@@ -1,4 +1,4 @@
-"""`ctxr train`: a recipe and a dataset become a run: trained models, their history, and their scores."""
+"""`ctxr train`: a recipe and a dataset become a run: models, their history and scores."""
 
 import shutil
 from collections.abc import Container, Iterator, Sequence

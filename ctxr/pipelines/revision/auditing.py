@@ -65,7 +65,7 @@ def agreement_words(found: Agreement) -> str:
 
 
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
-    """Precision and recall of what the judge calls entailed, without and with what caps left out."""
+    """Precision and recall of the judge, without and with what caps left out."""
     measures = {"entailed by the judge, within the caps": revision, "entailed by the judge, all": classifier}
     note = (
         "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates; "

@@ -49,7 +49,7 @@ LEAST_PEOPLE, LEAST_SHARE = 3, 0.1
 """People who must have answered this share of the pairs each: what the others say shows whether a judge copies one of them."""
 
 TERMS = ("top_k", "both", "per_image", "per_caption", "limit")
-"""Options that decide what the candidates of a round are: a licence holds where they are the same."""
+"""Options that decide the candidates of a round: a licence holds where they are the same."""
 
 Answers = Mapping[tuple[str | int, ...], Mapping[str, bool]]
 """Whether each person calls a pair of the sample entailed, by its key."""
@@ -93,7 +93,7 @@ class JudgeLicence:
     tested: bool = False
 
     def differs(self, config: ReviseLabels, by: str, threshold: float) -> str:
-        """How a round would differ from what the licence was earned on, in words; "" where it holds."""
+        """How a round differs from what the licence was earned on; "" where it holds."""
         least = self.threshold or 0
         same = {
             f"--{name.replace('_', '-')} {value}": getattr(config, name) == value for name, value in self.terms.items()

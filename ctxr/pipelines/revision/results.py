@@ -1,4 +1,4 @@
-"""What a round says once it is made: its tables of figures, its report, and what an audit corrects."""
+"""What a finished round says: tables of figures, its report, and what an audit corrects."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -248,7 +248,7 @@ def _with_scores(job: ExportJob, origin: Parent, options: Export) -> ExportJob:
 
 
 def _refuse_others(out: Path, to: str) -> None:
-    """Raises UsageError for an artifact in `out` that is not an export, or one in another format."""
+    """Raises UsageError where `out` is no export, or one in another format."""
     if not out.is_dir():
         return
     with disk_errors(out):

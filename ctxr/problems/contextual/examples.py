@@ -20,7 +20,7 @@ from ctxr.store.records import ImageSet, Query
 from ctxr.store.tables import grouped
 
 WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
-"""How the release and our certificate call the writers of validation descriptions, and how tables do."""
+"""The writers of validation descriptions, in the words of our certificate and of tables."""
 
 
 @dataclass(frozen=True)

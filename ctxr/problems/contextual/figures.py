@@ -47,7 +47,7 @@ class QuestionGroup:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's r between accuracy and a covariate, over the questions of a split where it is known."""
+    """Pearson's r of accuracy and a covariate over questions of a split where it is known."""
 
     split: str
     run: str

@@ -1,4 +1,4 @@
-"""Dialogues before a photo as queries for it, and words of object labels searched with them (BM25)."""
+"""Dialogues before a photo as queries for it, and BM25 over words of object labels."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -22,7 +22,7 @@ _DECAY, _EPOCHS = 0.999, 12
 
 @dataclass(frozen=True)
 class DialogueRecipe(Recipe):
-    """How dialogues and photos learn to be near each other; `batch`: dialogues, each with its photo."""
+    """How dialogues and photos learn to be near; `batch`: dialogues, each with its photo."""
 
     DOCS: ClassVar[str] = "docs/dialogues.md"
     READ_BY: ClassVar[Mapping[str, Sequence[str]]] = {

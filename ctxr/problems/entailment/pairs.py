@@ -118,7 +118,7 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
 
 
 def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
-    """Raises DataError where some of the pairs are about pictures that a classifier was trained on."""
+    """Raises DataError where pairs are about pictures that a classifier was trained on."""
     shown = sorted({pair.image for pair in rows if pair.image is not None})
     seen = seen_pictures([(image, pairs.contents.get(image, "")) for image in shown], frozenset(trained_on))
     if seen:

@@ -171,7 +171,7 @@ class LinkEvaluation(ScoredEvaluation[SplitRows[Document]]):
     def _explained(
         self, split: SplitRows[Document], within: Flags, aucs: Mapping[str, Doubles], encoder: str
     ) -> Table | None:
-        """R² of AUC on spread and content; None, with a note, where the encoder cannot be asked."""
+        """R² of AUC on spread and content; None, with a note, where the encoder cannot answer."""
         documents = [split.rows[row] for row in np.flatnonzero(within).tolist()]
         opened: Any = find_learner(Links()).open_run(encoder, self.request.scoring, self.progress)
         try:

@@ -134,7 +134,7 @@ class Traces(Question):
         return bool(dataset.payloads.get("traces"))
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether the dataset has traces, or a run was trained on some: it also reads text alone."""
+        """Whether the dataset has traces, or a run that also reads text was trained on some."""
         return not request.variants.isdisjoint(VARIANTS) or super().takes(request)
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:

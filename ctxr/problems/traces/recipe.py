@@ -14,7 +14,7 @@ DUAL, PATCHES, HEAT = VARIANTS = ("traces", "traces-patches", "traces-heat")
 TEXT, TRACE, BOTH = "text", "trace", "text+trace"
 
 _DECAY, _EPOCHS = 0.95, 25
-"""Of the schedule `steps`: what the rate is multiplied by, and after how many epochs (appendix A.2)."""
+"""Of the schedule `steps`: the factor of the rate, and its epochs (appendix A.2)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TracesRecipe(Recipe):
     encoder: str = "ViT-B-16:openai"
     """Name of an encoder of vectors, whose patch tokens are taken."""
     margin: NotNegative = 0.4
-    """Seconds before and after a word in which its trace counts (t_p, which the paper does not give)."""
+    """Seconds before and after a word in which its trace counts (t_p, not in the paper)."""
     padding: Share = 0.05
     """By which a box is enlarged on each side, a share of the image (s_p, which the paper does not give)."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "steps"))] = "steps"

@@ -36,7 +36,7 @@ def _box(left: float, top: float, right: float, bottom: float) -> Contour:
 
 
 def _regular(corners: int, radii: tuple[float, ...] = (1.0,), turn: float = -90.0) -> Contour:
-    """Return a star polygon: `corners` points whose radii repeat `radii`, the first at `turn` degrees."""
+    """Return a star polygon: `corners` points with radii `radii`, the first at `turn` degrees."""
     points = []
     for corner in range(corners):
         angle = math.radians(turn + 360.0 * corner / corners)

@@ -132,7 +132,7 @@ def state(rng: np.random.Generator, predicates: Sequence[Predicate]) -> Statemen
 
 
 def _listing(rng: np.random.Generator, view: SceneView) -> Statement | None:
-    """Return a statement that lists the figures and the backdrop, as a caption of a photograph does."""
+    """Return a statement that lists the figures and the backdrop, as captions of photos do."""
     if not view.clear:
         return None
     seen = [view.clear[i] for i in rng.permutation(len(view.clear))][: int(rng.integers(1, 5))]

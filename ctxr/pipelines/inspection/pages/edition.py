@@ -1,4 +1,4 @@
-"""What the sections of a page share: the chain, thumbnails, ledger rows, times and reasons in words."""
+"""What the sections of a page share: the chain, thumbnails, ledger rows, times, reasons."""
 
 import os
 from collections.abc import Sequence

@@ -154,7 +154,7 @@ WIDTH = 720
 
 
 def make_results(edition: PageBuilder) -> Mapping[str, object] | None:
-    """Fills `data["results"]`, and has each problem make its view; None where nothing was evaluated."""
+    """Fills `data["results"]` and the views of problems; None where nothing was evaluated."""
     chain = edition.chain
     every = [
         one for one in find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated) if one.runs

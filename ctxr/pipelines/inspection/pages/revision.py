@@ -45,7 +45,7 @@ CHOSEN_BY = {
     "audit": "by the audit",
 }
 MOST_EXAMPLES = 12
-"""Pictures that are shown: those to which most was added, and those with the least sure additions."""
+"""Pictures that are shown: those with the most, and with the least sure, additions."""
 
 MOST_LINES = 6
 """Captions of one kind below a picture."""
