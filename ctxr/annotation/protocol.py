@@ -49,7 +49,7 @@ class StudyNumbers(Options):
     sameness: Annotated[float, SHARE] = PUBLISHED.sameness
     """Share of common word trigrams above which two descriptions count as copies."""
     turns_before_share: Annotated[int, COUNT] = PUBLISHED.turns_before_share
-    """Messages, of both partners together, before the photo of a dialogue can be shared (PhotoChat: 5)."""
+    """Messages of both partners before the photo of a dialogue can be shared (PhotoChat: 5)."""
     language: str = PUBLISHED.language
     """Language of descriptions and messages, as a code such as en, ar or pt-BR."""
     disjoint: Annotated[str, Choices(DISJOINT)] = "partly"

@@ -67,7 +67,7 @@ class PlainCommand(_PlainParameters, TyperCommand):
 
 
 class Commands(_PlainParameters, TyperGroup):
-    """Imports what a command names only when it is called: `ctxr --help` stays as light as an empty app."""
+    """Imports what a command names when it is called: `ctxr --help` stays light."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of use."""

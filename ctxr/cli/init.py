@@ -1,4 +1,4 @@
-"""`ctxr init`: write the options that people change most, at their defaults, as comments into `ctxr.toml`."""
+"""`ctxr init`: write the commonest options, at their defaults, as comments into `ctxr.toml`."""
 
 import json
 from pathlib import Path

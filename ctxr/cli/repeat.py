@@ -51,7 +51,7 @@ def run(config: Repeat, progress: Progress = SILENT) -> RepeatReport:
 
 
 def parsed(words: Sequence[str]) -> Options:
-    """The options that a command was given. Raises UsageError for words that it does not take any more."""
+    """The options of a command. Raises UsageError for words that it no longer takes."""
     taken: list[Options] = []
     typed = typer.Typer(add_completion=False)
     mistyped: Any = typer.BadParameter.__base__

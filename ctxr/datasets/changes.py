@@ -141,7 +141,7 @@ class PictureRow(msgspec.Struct, frozen=True):
 
 
 def picture_rows(folder: Path) -> list[PictureRow]:
-    """Every picture of an artifact of image sets, each path once. Raises DataError for a damaged table."""
+    """Every picture of an artifact of image sets, once. Raises DataError for a damaged table."""
     rows, decoder = dict[str, PictureRow](), msgspec.json.Decoder(PictureRow)
     for name in ("facts", "images"):
         table = folder / f"{name}.jsonl"

@@ -53,7 +53,7 @@ def labels_in(description: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SharedDialogue:
-    """A dialogue, by the id of its query: its turns t1..th, merged, before the photo that follows the last."""
+    """A dialogue, by the id of its query: its merged turns t1..th before the photo."""
 
     query: str
     split: SplitName | None

@@ -1,4 +1,4 @@
-"""What an artifact of image sets contains: counts, failures, and the number of sets at other thresholds."""
+"""The content of image sets: counts, failures, and the number of sets at other thresholds."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -92,7 +92,7 @@ def read_dataset(path: Path, passed: Callable[[], None] = lambda: None) -> Datas
 
 
 def reader_of(path: Path) -> Reader:
-    """The reader of what lies at `path`. Raises UsageError where nothing exists or nothing is recognised."""
+    """The reader of a path. Raises UsageError where nothing exists or is recognised."""
     expected = f"expected {', '.join(reader.reads for reader in READERS)}"
     if not path.exists():
         raise UsageError(f"{path} does not exist", hint=expected)

@@ -119,7 +119,7 @@ class RebuildRecipe:
 
 
 def read_rebuild_recipe(path: Path) -> RebuildRecipe:
-    """The recipe in a folder. Raises DataError naming file and row for anything that is not as it must be."""
+    """The recipe in a folder. Raises DataError naming file and row for anything invalid."""
     head = _read_head(path / HEAD)
     sources = {row.name: row for row in read_table(path / "sources.jsonl", Source)}
     images = read_table(path / "images.jsonl", RecipeImage)

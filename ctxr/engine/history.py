@@ -20,7 +20,7 @@ from ctxr.version import __version__
 
 HISTORY = "history.jsonl"
 _SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
-"""What may be secret in the addresses that are typed: the password, and everything after the question mark."""
+"""What may be secret in a typed address: the password, and all after the question mark."""
 
 
 def without_yes(words: Sequence[str]) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class UnitActor:
 
 
 class _Pool:
-    """Actors that run units, each one at a time; `flying` are their calls, without a unit where they begin."""
+    """Actors that run a unit at a time; `flying`: their calls, without a unit at their start."""
 
     def __init__(self, job: Job[Any], units: Sequence[WorkUnit], workers: int) -> None:
         # Ray itself repeats nothing, and keeps no history of calls

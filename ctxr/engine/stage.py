@@ -108,7 +108,7 @@ class Stage(ABC, Generic[InputsT]):
         """What the artifact is made from. Raises for inputs that are missing or unfinished."""
 
     def refuse(self, inputs: InputsT, progress: Progress) -> None:
-        """Raises for what cannot be made of the inputs, before a folder is made for it; it may read tables."""
+        """Raises for unusable inputs, before a folder is made; it may read tables."""
         return
 
     @abstractmethod
@@ -252,7 +252,7 @@ def staged_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_listed(out: Path, listing: Path) -> None:
-    """Remove the files that the manifest in `listing` names from `out`, and folders that are empty then."""
+    """Remove files that the manifest in `listing` names from `out`, and empty folders."""
     try:
         names = list(open_artifact(listing).manifest.files)
     except CtxrError:

@@ -91,7 +91,7 @@ class ScanEnd:
 
 
 class Message(NamedTuple):
-    """A message of the child: its kind, such as "candidate", the fields of that kind, and pixels uint8."""
+    """A message of the child: its kind, such as "candidate", its fields, and pixels uint8."""
 
     kind: str
     fields: Any

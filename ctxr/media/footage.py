@@ -95,7 +95,7 @@ class SourceLocator:
 
 Visit = Callable[[Any, Pixels, int | None], V]
 Decoded = tuple[dict[str, V], Path | None, DataError | None]
-"""What was said of the images of a video by id, where it was found, and why the others could not be read."""
+"""Results for images of a video by id, where it was found, and why others failed."""
 
 
 @dataclass

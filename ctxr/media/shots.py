@@ -99,7 +99,7 @@ class FixedCuts:
 
 
 class PySceneDetectCuts:
-    """A finder that feeds one of PySceneDetect's detectors with small views of one size and exact times."""
+    """A finder that feeds a detector of PySceneDetect with small views and exact times."""
 
     def __init__(self, detector: Any, rate: Fraction, lag_frames: int, lag_seconds: float) -> None:
         from scenedetect.common import FrameTimecode, Timecode

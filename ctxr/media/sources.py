@@ -343,7 +343,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def origin_of(file: Path) -> Origin | None:
-    """Where a file comes from, which may no longer be in the cache; None for a file that is not of a URL."""
+    """The URL of a file, which may have left the cache; None for a file without one."""
     if file.parts[-5:-3] == (CACHE, ELSEWHERE):
         with suppress(OSError, *UNREADABLE):
             return msgspec.json.decode(_note(file).read_bytes(), type=Origin)

@@ -59,7 +59,7 @@ def selective(scorers: Sequence[BestScores], removed: Flags, rows: Codes, cluste
 
 
 def _figures(scored: BestScores, removed: Flags, weights: Doubles) -> Doubles:
-    """The figures where queries count by weights [b, N], [b, 1 + len(COVERAGES)]; NaN where not defined."""
+    """The figures for weights of queries [b, N], [b, 1 + len(COVERAGES)]; NaN if undefined."""
     highest = np.where(removed, scored.rest, scored.best)
     order = np.argsort(-highest, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(np.unique(-highest, return_inverse=True)[1][order]), 1))

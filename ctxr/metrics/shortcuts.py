@@ -87,7 +87,7 @@ def position_credits(trials: Sequence[Trial], last: bool) -> Doubles:
 
 
 def learns_on_train(trials: Sequence[Trial]) -> bool:
-    """Whether train and another split have targets: then rules are learnt on train and tried on the others."""
+    """Whether train and another split have targets: rules are learnt on train, tried on others."""
     return {query.split == "train" for query in trials} == {True, False}
 
 

@@ -1,4 +1,4 @@
-"""What the splits of a dataset share: sources, files, descriptions, and pictures that look or embed alike."""
+"""What splits of a dataset share: sources, files, descriptions, and similar pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Files of weights that others published: read without running anything in them, renamed, and told apart."""
+"""Published files of weights: read without running code in them, renamed, told apart."""
 
 from __future__ import annotations
 

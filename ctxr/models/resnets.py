@@ -1,4 +1,4 @@
-"""ResNets of torchvision as image towers, by the names and with the interface of other encoders of vectors."""
+"""ResNets of torchvision as image towers, with the interface of other encoders."""
 
 from pathlib import Path
 from typing import Any

@@ -69,7 +69,7 @@ def charts_of(evaluation: Evaluation[Any, Any]) -> dict[str, Chart]:
 
 
 def _learning(evaluation: Evaluation[Any, Any]) -> Chart:
-    """What chose the epoch of each run, epoch by epoch: the mean of its seeds, and the lowest and highest."""
+    """What chose the epoch of each run, by epoch: mean, lowest and highest of its seeds."""
     cells, measure = dict[tuple[str, str], Interval](), ""
     for artifact in {run.artifact.path: run.artifact for run in evaluation.runs if run.artifact}.values():
         history = read_table(artifact.path / EPOCHS, HistoryRow) if (artifact.path / EPOCHS).is_file() else []

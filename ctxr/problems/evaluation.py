@@ -1,4 +1,4 @@
-"""What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
+"""What `ctxr eval` asks of a problem: columns of each run and split, and what is beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace

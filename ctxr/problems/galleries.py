@@ -266,7 +266,7 @@ def trec_files(splits: Sequence[GallerySplit], rankings: Sequence[QueryRanking])
 
 
 COCO_TEST = 5000
-"""Pictures of COCO's published test split, which is also searched in five parts in its own order: COCO 1K."""
+"""Pictures of COCO's published test split; COCO 1K searches five parts in its order."""
 
 
 Recalls = dict[str, RatioColumn]

@@ -124,7 +124,7 @@ class Question(Protocol):
         return False
 
     def takes(self, request: EvalRequest) -> bool:
-        """Whether runs and dataset of a request are this problem's to evaluate; cheap, and without weights."""
+        """Whether a request's runs and dataset are this problem's to evaluate; reads no weights."""
         return self.asks(request.dataset)
 
     def tables(self, dataset: Dataset) -> Mapping[str, Table]:

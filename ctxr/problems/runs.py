@@ -282,7 +282,7 @@ def refuse_twice(runs: Sequence[EvaluatedRun], hint: str) -> None:
 
 
 def check_run_name(source: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is not a run, a classifier, a file of scores or an encoder's name."""
+    """Raises UsageError for a name of no run, classifier, file of scores or encoder."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
     if Path(source).suffix == ".py" and Path(source).is_file():
@@ -311,7 +311,7 @@ def check_run_name(source: str, workdir: Path) -> None:
 
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
-    """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
+    """Folders of the named runs, or of every finished one; scores and models have none."""
     folders = (trained_folder(source, workdir) for source in sources or finished_runs(workdir))
     return [folder for folder in folders if folder is not None]
 

@@ -39,7 +39,7 @@ TENSORBOARD = "tensorboard"
 
 
 def find_writer() -> "type[SummaryWriter]":
-    """The class that writes event files. Raises UsageError where the package tensorboard is not installed."""
+    """The class that writes event files. Raises UsageError without the package tensorboard."""
     try:
         from torch.utils.tensorboard import SummaryWriter as Writer
     except ImportError as error:

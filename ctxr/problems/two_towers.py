@@ -492,7 +492,7 @@ class OpenTowers(OpenScorer):
         return scores
 
     def open_model(self, scorer: str) -> TowerSources[Any]:
-        """The model of a scorer. Raises DataError for weights that are other ones than it was trained with."""
+        """The model of a scorer. Raises DataError for weights other than those of its training."""
         checkpoint, options, progress = self.checkpoints[scorer], self.options, self.progress
         if checkpoint is None or "recipe" not in read_object(checkpoint / CONFIG):
             tuned: Any = checkpoint and source_of(checkpoint, self.encoder, progress)

@@ -190,7 +190,7 @@ def require_ours(path: Path, way: str = CHOOSE) -> None:
 
 
 def take_manifest(path: Path) -> bytes | None:
-    """Remove the manifest, because the artifact is about to change, and return it; None if there is none."""
+    """Remove the manifest of an artifact that changes, and return it; None without one."""
     try:
         content = (path / MANIFEST).read_bytes()
         (path / MANIFEST).rename(path / EARLIER)
@@ -301,7 +301,7 @@ def finish(
 
 @cache
 def package_versions(*names: str) -> dict[str, str]:
-    """Versions of packages, by default of all that can change a result; "" for one that is not installed."""
+    """Versions of packages, by default of all that can change a result; "" if missing."""
     versions = {}
     for name in names or _PACKAGES:
         try:

@@ -44,7 +44,7 @@ class ScoresFile:
     lines: dict[str, int] = field(default_factory=dict)
 
     def locate(self, query: str, candidate: str | None = None) -> str:
-        """`file:line` of a query's first row, or of its row for a candidate, which reads the file again."""
+        """`file:line` of a query's first row, or of its row for a candidate; reads the file."""
         if candidate is not None:
             for number, line in typed_lines(self.path, _Line, _HINT):
                 if line.query == query and line.candidate == candidate:

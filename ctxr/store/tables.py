@@ -53,7 +53,7 @@ PAYLOADS: dict[str, PayloadTable] = {
 """Payload tables by name, which is that of the file without `.jsonl`: all that reads, copies or writes a dataset keeps them."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors of msgspec for JSON of another type; the last for JSON that is nested thousands of levels deep."""
+"""Errors of msgspec for JSON of another type; the last for JSON nested too deep."""
 
 
 def encode_other(value: object) -> object:
@@ -111,7 +111,7 @@ def encode_row(row: object) -> bytes:
 
 
 def write_table(path: Path, rows: Iterable[R]) -> int:
-    """Write rows sorted by key, atomically; returns how many. Raises DataError when two rows share a key."""
+    """Write rows sorted by key, atomically; returns how many. Raises DataError for a key twice."""
     ordered = sorted(rows, key=lambda row: row.key())
     for before, after in pairwise(ordered):
         if before.key() == after.key():

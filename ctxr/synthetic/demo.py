@@ -100,7 +100,7 @@ class Gain:
 
 
 def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
-    """Draw the world, run the chain on it, and compare; a demo that is run again finds everything there."""
+    """Draw the world, run the chain on it, and compare; a second run has nothing to do."""
     config.check()
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")

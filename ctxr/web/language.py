@@ -38,7 +38,7 @@ def _(text: str) -> str:
 
 
 def ngettext(one: str, many: str, count: int) -> str:
-    """The text for so many, in the language of the page that is being made, with the number as `{count}`."""
+    """The text for so many, in the language of the page, with the number as `{count}`."""
     return SPOKEN.get().texts.ngettext(one, many, count).format(count=number(count))
 
 

@@ -1,4 +1,4 @@
-"""Answering requests until Ctrl-C, with limits for slow requests and for the connections of one address."""
+"""Answering requests until Ctrl-C, with limits for slow requests and for connections."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Signed tokens, whose content is not secret: each is signed for one purpose and refused for any other."""
+"""Signed tokens, whose content is not secret: each is signed for one purpose alone."""
 
 import hashlib
 import hmac

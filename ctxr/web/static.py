@@ -1,4 +1,4 @@
-"""What pages are made of: templates, styles and scripts; and the error that is shown instead of a page."""
+"""What pages are made of: templates, styles, scripts; and the error shown instead of one."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The languages that a server's pages are in: files of translations, and which of them a visitor reads."""
+"""The languages of a server's pages: files of translations, and which a visitor reads."""
 
 import re
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class Speaking:
         await self.app(scope, receive, send_with_cookie)
 
     def find(self, tag: str) -> PageLanguage | None:
-        """The language of a tag, or else one that differs in script or country alone; None without either."""
+        """The language of a tag, or one that differs in script or country alone; else None."""
         return self._known.get(tag.lower()) or self._known.get(tag.lower().split("-")[0] + "-")
 
     @cached_property

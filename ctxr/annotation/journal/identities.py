@@ -147,7 +147,7 @@ class Identities:
             )
 
     def forget(self, worker: str, *, paid: bool) -> None:
-        """Delete who is behind a pseudonym; with `paid` also their submissions, by which they are paid."""
+        """Delete who is behind a pseudonym; with `paid` also the submissions, needed for pay."""
         with self._database.writing() as connection:
             for table in (_identity, *[_visit] * paid):
                 connection.execute(delete(table).where(table.c.worker == worker))

@@ -389,7 +389,7 @@ def read_captions(paths: Iterable[Path]) -> Captions:
 
 
 PICTURES, CAPTIONS = "pictures", "captions"
-"""Folders beside published files with pictures under their published names, and with files of captions."""
+"""Folders beside published files: pictures under published names, and files of captions."""
 
 TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 """What names of published files end with."""

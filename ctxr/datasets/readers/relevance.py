@@ -1,4 +1,4 @@
-"""Published relevance for COCO captions: the positives of ECCV and CxC, and the graded similarities of CxC."""
+"""Published relevance for COCO captions: positives of ECCV and CxC, graded ones of CxC."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

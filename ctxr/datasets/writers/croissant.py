@@ -1,4 +1,4 @@
-"""Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
+"""Croissant 1.0: JSON Lines, pictures, and a `croissant.json` by which readers join them."""
 
 from collections.abc import Mapping
 

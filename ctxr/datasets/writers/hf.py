@@ -1,4 +1,4 @@
-"""A folder that `datasets.load_dataset` opens: parquet shards with the pictures inside, typed, by split."""
+"""A folder that `datasets.load_dataset` opens: typed parquet shards with pictures, by split."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What every format of an export is given and returns: dataset, verified pictures, licences, shared rows."""
+"""Input and result of every export: dataset, verified pictures, licences, shared rows."""
 
 import csv
 import io

@@ -23,7 +23,7 @@ from ctxr.store.tables import PAYLOADS, pretty_json, write_tables
 
 
 def write(job: ExportJob) -> ExportResult:
-    """Write the recipe's tables. Raises DataError when a video is missing or no longer yields the images."""
+    """Write the recipe's tables. Raises DataError where a video is missing or has changed."""
     check_names(job.dataset)
     dataset, rows = job.dataset, list[RecipeImage]()
     known, used = {source.name: source for source in dataset.sources}, dict[str, Source]()

@@ -189,7 +189,7 @@ class Objective(ABC, Generic[GivenT, EncodedT]):
     sums: bool = False
     """Whether gradients are those of the summed loss of a step; else of its mean over the queries."""
     least: int = 0
-    """Rows of a batch below which its gradients wait for the next step instead of making one of their own."""
+    """Rows of a batch below which its gradients wait for the next step."""
     figures: Mapping[str, float] = MappingProxyType({})
     """Further measures of the last validation, which do not choose the epoch."""
 

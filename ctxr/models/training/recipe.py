@@ -53,7 +53,7 @@ class Recipe(Options):
     eps: Positive = 1e-6
     """Of Adam."""
     weight_decay: NotNegative = 0.01
-    """Of the weights; that of adam is divided by `batch`, because L2 was published for summed gradients."""
+    """Of the weights; of adam divided by `batch`: L2 was published for summed gradients."""
     undecayed_vectors: bool = False
     """No weight decay on biases and layer norms."""
     batch: Natural = 36

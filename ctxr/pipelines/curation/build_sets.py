@@ -448,7 +448,7 @@ def _dealt(out: Path, options: BuildSets) -> Mapping[str, SplitName]:
 
 @dataclass
 class BuildVideos(VideoJob):
-    """Scans videos, each thread with a child process of its own; picks again where only that has changed."""
+    """Scans videos, each thread with its own child process; only picks again where that suffices."""
 
     scanners: list[Scanner] = field(default_factory=list, init=False)
     free: list[Scanner] = field(default_factory=list, init=False)

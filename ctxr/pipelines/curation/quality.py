@@ -68,7 +68,7 @@ class QualityLimits:
 
 
 class Unmeasurable(DataError):
-    """A picture that cannot be read, or on which an instrument fails: it costs its source, not the run."""
+    """An unreadable picture, or one on which an instrument fails: its source fails, not the run."""
 
     reason = "unmeasurable"
 
@@ -177,7 +177,7 @@ class FactCache:
 
 
 def _remembered(table: Path) -> list[Facts]:
-    """The rows of one instrument; none where the table is missing or damaged, since it is only a memory."""
+    """The rows of one instrument; none where the table, a cache, is missing or damaged."""
     try:
         return read_table(table, Facts)
     except (DataError, OSError):

@@ -84,7 +84,7 @@ class Finder:
         return self._answer(scores, None, count)
 
     def picture(self, place: int) -> Path:
-        """The file of a picture. Raises DataError where it is gone or has changed since it was indexed."""
+        """The file of a picture. Raises DataError where it is gone or changed since indexing."""
         self._require(place)
         image, file = self.pictures[place], self._file(place)
         if not file.is_file():

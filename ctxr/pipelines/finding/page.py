@@ -94,7 +94,7 @@ class SearchPages:
         return self.page("problem.html", problem.status, title=problem.title, lines=problem.lines)
 
     def refuse_stale(self, index: str | None) -> None:
-        """Raises HttpProblem where a page of an earlier index asks: its places are those of other pictures."""
+        """Raises HttpProblem for a page of an earlier index, whose places mean other pictures."""
         if index not in (None, self.finder.version):
             raise HttpProblem(409, "The gallery was indexed again", "Load the page again.")
 

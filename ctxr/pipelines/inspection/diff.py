@@ -93,7 +93,7 @@ def changes(
 
 
 def builds(first: Artifact, second: Artifact) -> dict[str, Table]:
-    """Sets, images and queries of two artifacts, and what the ledgers say of images that are in no set."""
+    """Sets, images and queries of two artifacts, and what ledgers say of images in no set."""
     data = [read_dataset(one.path) for one in (first, second)]
     sets = [{one.id: (one.images, each.split_of(one) or "") for one in each.sets} for each in data]
     wanted = data[0].images.keys() | data[1].images.keys()

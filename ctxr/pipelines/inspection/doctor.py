@@ -1,4 +1,4 @@
-"""`ctxr doctor`: check this machine, or the integrity of an artifact and the order of images in its sets."""
+"""`ctxr doctor`: check this machine, or the integrity of an artifact and its image order."""
 
 import shutil
 import subprocess

@@ -66,14 +66,14 @@ def load_lexicon(name: str) -> list[list[str]]:
 
 
 def mention_percent(parsed: Sequence[ParsedText], lexicon: list[list[str]]) -> float | None:
-    """In how many percent of the descriptions a word of a lexicon is a token; None without descriptions."""
+    """Percent of descriptions with a token of a lexicon; None without descriptions."""
     words = {word for forms in lexicon for word in forms}
     mentions = sum(not words.isdisjoint(description.tokens) for description in parsed)
     return 100 * (mentions / len(parsed)) if parsed else None
 
 
 PublishedFigure = tuple[str, float | None, float, int, bool]
-"""A name, the figure here, the published one, its digits, and whether all that it was counted on is here."""
+"""A name, our figure, the published one, its digits, and whether all of its data is here."""
 
 
 class Statistics:

@@ -42,7 +42,7 @@ from ctxr.store.scores import write_scores
 from ctxr.store.tables import grouped, read_appended, read_table, write_table
 
 JOURNAL = "journal.jsonl"
-"""Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
+"""Every paid reply, in the order of arrival; no part of the artifact, and never removed."""
 
 REPLIES = "replies.jsonl"
 
@@ -116,7 +116,7 @@ class Answers:
         return rows
 
     def accuracy(self) -> float | None:
-        """Expected share of targets that score highest, ties in expectation; None where no target is known."""
+        """Expected share of targets that score highest, ties in expectation; None without targets."""
         values = {query: [row.value for row in rows] for query, rows in groupby(self.scores(""), lambda row: row.query)}
         hits = []
         for query in self.queries:
@@ -225,7 +225,7 @@ class Answers:
 
 @dataclass(eq=False)
 class ListenStage(Stage[SourceInputs[Path]]):
-    """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
+    """`listen` as an artifact; without all replies it has partial scores and no manifest."""
 
     KIND = RUN
     IN_PLACE = True

@@ -69,7 +69,7 @@ def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | N
 
 @dataclass(eq=False)
 class Revision(Stage[RevisionInputs]):
-    """Adds a round, which is mined and judged before the earlier ones are touched, or redoes an undone one."""
+    """Adds a round, mined and judged before earlier ones are touched, or redoes an undone one."""
 
     KIND = DATASET
     IN_PLACE = True

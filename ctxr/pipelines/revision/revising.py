@@ -1,4 +1,4 @@
-"""A round of revised labels, planned or made: candidates are mined and judged, and the entailed ones added."""
+"""A round of revised labels: candidates are mined and judged, entailed ones added."""
 
 import math
 from collections import Counter

@@ -52,7 +52,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
 def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: ExportResult) -> str:
-    """The card as Markdown; for `hf` and `mteb` with YAML before it, which the hub and `datasets` read."""
+    """The card as Markdown; for `hf` and `mteb` with YAML for the hub and `datasets`."""
     counts = job.counts
     subject = question_about(job.dataset).subject
     splits = [f"| {name} | {number} |" for name, number in counts.splits.items()]

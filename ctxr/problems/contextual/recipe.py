@@ -56,7 +56,7 @@ class ContextualRecipe(ScorerRecipe):
     start_at_cosine: bool = False
     """An untrained head scores as the encoder below it does, and learns what to add (fusion multiply)."""
     distractors: Count = 9
-    """Candidates drawn beside the target in variants without context; 0 = the other images of its own set."""
+    """Candidates beside the target in variants without context; 0 = the images of its set."""
     shared_distractors: bool = False
     """They are targets of the same step instead of any image: each is encoded once for all its queries."""
     summed_gradients: bool = False

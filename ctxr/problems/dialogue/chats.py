@@ -1,4 +1,4 @@
-"""Dialogues as chats on the report's page: when a run would share a photo, and which photos it ranks first."""
+"""Dialogues as chats on the report's page: when a run would share a photo, and which."""
 
 from collections.abc import Sequence
 from typing import cast

@@ -82,7 +82,7 @@ def parse_spec(spec: str) -> JudgeSpec:
 
 
 def default_spec(workdir: Path) -> str:
-    """The only classifier of a project; the toy where it has none. Raises UsageError where it has several."""
+    """The only classifier of a project, or the toy. Raises UsageError for several."""
     finished = finished_runs(workdir, CLASSIFIERS)
     if len(finished) > 1:
         names, hint = ", ".join(finished), f"--judge classifier:{finished[0]}"

@@ -30,7 +30,7 @@ from ctxr.store.tables import grouped, read_table
 def sampled_of(
     split: GallerySplit, strata: Mapping[Pair, str], labels: Mapping[Pair, bool], people: HumanLabels
 ) -> SampledPairs | None:
-    """The judged pairs of the split with the human verdicts; None where none of their strata was audited."""
+    """The judged pairs of the split with human verdicts; None without an audited stratum."""
     images, captions = split.image_index, split.caption_index
     written = {(split.captions[caption], split.images[image]) for caption, image in split.written}
     pairs = [pair for pair in strata if pair[0] in captions and pair[1] in images and pair not in written]

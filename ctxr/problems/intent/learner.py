@@ -45,7 +45,7 @@ from ctxr.store.scores import write_scores
 from ctxr.store.tables import grouped
 
 PROMPT, BETWEEN, LABELS = "predict share intent:", "[SEP]", ("no", "yes")
-"""What T5 reads before and between turns, and what it learns to write: the paper does not name these words."""
+"""What T5 reads before and between turns, and what it writes; not named in the paper."""
 
 HIDDEN, DROPOUT, MOST = 128, 0.1, 512
 """Width of the layer over [CLS] (section 6.1) and of the GRU; dropout of vectors of turns; tokens that are read (section 6.1)."""

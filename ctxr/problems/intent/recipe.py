@@ -9,7 +9,7 @@ from ctxr.models.training.recipe import Positive, Recipe
 from ctxr.store.kinds import MODEL
 
 WHOLE, WRITTEN, APART = VARIANTS = ("intent", "intent-t5", "intent-turns")
-"""An encoder over all turns, T5 that writes a label, and a GRU over turns that an encoder read one by one."""
+"""An encoder over all turns, T5 that writes a label, and a GRU over encoded turns."""
 
 HALF = 0.5
 """The threshold where valid chooses none: the likelier class."""

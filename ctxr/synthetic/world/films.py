@@ -1,4 +1,4 @@
-"""Films: shots in a row, with hard cuts and dissolves between them, on the time grid of a video format."""
+"""Films: shots with hard cuts and dissolves between them, on the time grid of a format."""
 
 import bisect
 from fractions import Fraction

@@ -72,7 +72,7 @@ class SceneShot(msgspec.Struct, frozen=True):
     overlays: tuple[tuple[float, float, Overlay], ...] = ()
 
     def at(self, seconds: float) -> Scene:
-        """Return the scene at a time from the shot's beginning; actors far outside the frame are left out."""
+        """Return the scene at a time from the shot's beginning, without actors far outside."""
         time = seconds - sum(max(0.0, min(seconds, end) - begin) for begin, end in self.holds)
         reach = reach_of(self.aspect)
         actors = []

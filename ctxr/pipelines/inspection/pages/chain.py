@@ -362,7 +362,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
 
 
 def built_units(built: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]:
-    """What each source of image sets gave, without frames that were only held, which would fill the page."""
+    """What each source gave, without frames that were only held, which would fill the page."""
     parents = built.manifest.parents if built.manifest else []
     present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
     finished = (name for name in sorted(present) if unit_folder(built.path, name).is_dir())

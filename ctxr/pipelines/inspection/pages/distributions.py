@@ -175,7 +175,7 @@ def _distances(edition: PageBuilder, missing: list[str]) -> Iterator[Plot]:
 def _series(
     values: Sequence[float], limit: float | None, kept: str, dropped: str, keep_above: bool
 ) -> list[tuple[str, str, Doubles]]:
-    """The values that a limit keeps and those it drops, as two series of a histogram; one without a limit."""
+    """The values that a limit keeps and drops, as two series of a histogram; else one."""
     numbers = np.array(values, np.float64)
     if limit is None:
         return [("kept", "measured", numbers)]

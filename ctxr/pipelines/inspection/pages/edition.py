@@ -27,7 +27,7 @@ AT_ONCE, WORTH_PROCESSES = 32, 300
 """Pictures that a process takes at a time, and how many take longer than starting processes."""
 
 NONE = -1
-"""Number of a picture that is not expected: the frame was never saved, or the release comes without it."""
+"""Number of a picture that is not expected: never saved, or not in the release."""
 
 MISSING = -2
 """Number of a picture that should be there and is missing or broken."""

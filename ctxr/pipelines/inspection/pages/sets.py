@@ -135,7 +135,7 @@ def _why_none(edition: PageBuilder) -> str:
 
 
 def make_dropped(edition: PageBuilder) -> Mapping[str, object] | None:
-    """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
+    """Reasons in the order of the checks, with their limits. None without a ledger."""
     if edition.chain.without_ledger:
         return None
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
