@@ -151,13 +151,14 @@ class DroppedText(Record, frozen=True):
     reason: str
 
 
-class ExitRow(Record, frozen=True):
-    """An answer to a question at the end of the study; `number`: of the question, from 0."""
+class ExitAnswer(Record, frozen=True):
+    """An answer to a question at the end of the study, empty for none; `number`: of the question, from 0; `version`: of the questions."""
 
     KEY: ClassVar[tuple[str, ...]] = ("worker", "number")
 
     worker: str
     number: int
+    version: str
     question: str
     answer: str
 

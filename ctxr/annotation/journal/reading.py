@@ -14,17 +14,8 @@ from ctxr.annotation.journal import dealing, leasing, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.kept import KeptTable, kept_tables
 from ctxr.annotation.journal.leasing import unit
-from ctxr.annotation.journal.results import (
-    Change,
-    Earned,
-    ExitAnswer,
-    Gone,
-    PageUse,
-    TaskProgress,
-    UnpaidWait,
-    WorkerState,
-)
-from ctxr.annotation.records import Answer
+from ctxr.annotation.journal.results import Change, Earned, Gone, PageUse, TaskProgress, UnpaidWait, WorkerState
+from ctxr.annotation.records import Answer, ExitAnswer
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 

@@ -124,17 +124,6 @@ class Gone(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExitAnswer:
-    """A worker's answer to a question at the end, or ""; `version`: of the questions."""
-
-    worker: str
-    number: int
-    version: str
-    question: str
-    answer: str
-
-
-@dataclass(frozen=True)
 class PageUse:
     """What pages of work counted over `answers` of a worker: in how many of them text was `pasted`, how often the page was `left`, and the
     `seconds` away from it in all. No rule uses it."""

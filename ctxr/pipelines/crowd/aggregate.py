@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,11 +12,10 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments, root_of
 from ctxr.annotation.confirmation import leaving, unconfirmed_note
 from ctxr.annotation.forms import COMMENT, PROBLEM
-from ctxr.annotation.journal.results import ExitAnswer
 from ctxr.annotation.overview import unreachable_note
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
-from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, ExitRow, Reported
+from ctxr.annotation.records import DROPPED, REPORTED, Answer, DroppedText, ExitAnswer, Reported
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.review import KEEP
 from ctxr.annotation.tasks.values import query_of
@@ -304,7 +303,7 @@ class DatasetStage(Stage[AggregateInputs]):
         lists = {"blocked": blocked, "replaced": replaced}
         key = config.key() | {"disjoint": disjoint}
         key |= {name: sha256_of(workers) if workers else "" for name, workers in lists.items()}
-        key |= {"exit": sha256_of(list(map(asdict, said)))} if said else {}
+        key |= {"exit": sha256_of(list(map(msgspec.structs.asdict, said)))} if said else {}
         return AggregateInputs(parents, key, blocked, replaced, disjoint, tuple(said))
 
     def answered(self) -> AggregatedAnswers:
@@ -381,7 +380,7 @@ class DatasetStage(Stage[AggregateInputs]):
         names = [f"{name}.jsonl" for name in (*written, "dropped", "reported", "workers")]
         if inputs.exit:
             names.append(EXIT)
-            write_table(out / EXIT, (ExitRow(one.worker, one.number, one.question, one.answer) for one in inputs.exit))
+            write_table(out / EXIT, inputs.exit)
         # a table that has no rows any more leaves no file of an earlier run
         earlier = earlier_manifest(out)
         for name in set(earlier.files if earlier else ()).difference(names, documents):

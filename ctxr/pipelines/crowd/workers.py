@@ -10,11 +10,12 @@ from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.confirmation import leaving_notes
 from ctxr.annotation.journal.journal import Journal, StateChange
-from ctxr.annotation.journal.results import ExitAnswer, PageUse
+from ctxr.annotation.journal.results import PageUse
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.owed import owed_by
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
+from ctxr.annotation.records import ExitAnswer
 from ctxr.annotation.votes import picks_of
 from ctxr.engine.history import hide_word
 from ctxr.engine.progress import SILENT, Progress
