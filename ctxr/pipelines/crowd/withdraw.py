@@ -35,11 +35,11 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     Raises CtxrError where somebody reads the files for too long.
     """
     told: list[str] = []
-    owed = owed_by(workdir, journal.answered(), journal)
+    owed = owed_by(workdir, journal.answered(), journal) if DRY_RUN.get() else None
 
     def announce(done: Withdrawal) -> None:
         told.extend(_sentences(done, worker, list(built_with(workdir, (worker, *done.texts)))))
-        if DRY_RUN.get():
+        if owed is not None:
             plan = {"answers": done.answers, "answers of others": done.others, "asked of others again": done.again}
             left = [*told[1:], *owed_notes(workdir, owed, worker)]
             raise DryRun(f"would delete the data of {worker}", {**plan, "then": left})
