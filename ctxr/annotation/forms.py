@@ -18,7 +18,7 @@ class Picture(msgspec.Struct, frozen=True):
     marked: bool = False
 
 
-def pictures_of(order: Sequence[str], marked: str | None = None) -> tuple[Picture, ...]:
+def pictures_shown(order: Sequence[str], marked: str | None = None) -> tuple[Picture, ...]:
     """The pictures in the order shown."""
     return tuple(Picture(image, place, image == marked) for place, image in enumerate(order, 1))
 

@@ -84,7 +84,7 @@ def page_of(text: str, where: Path) -> StudyPage:
     questions, end = tuple[ExitQuestion, ...](), len(tokens)
     if where.stem.split(".")[0] == EXIT:
         end = next((at for at, one in enumerate(tokens) if one.type == "heading_open" and one.tag == "h2"), end)
-        questions = questions_of(tokens[end:], where)
+        questions = exit_questions(tokens[end:], where)
         if not questions or end == start:
             raise DataError(
                 f"{where} has no question below its title", hint="write each as a heading: ## How old are you?"
@@ -93,7 +93,7 @@ def page_of(text: str, where: Path) -> StudyPage:
     return StudyPage(title, html, where.stem.partition(".")[2] or "en", questions)
 
 
-def questions_of(tokens: Sequence[Token], where: Path) -> tuple[ExitQuestion, ...]:
+def exit_questions(tokens: Sequence[Token], where: Path) -> tuple[ExitQuestion, ...]:
     """The second-level headings, each with the items of the list below it. Raises DataError for anything else."""
     questions: list[ExitQuestion] = []
     for before, one in pairwise(tokens):

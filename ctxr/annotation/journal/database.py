@@ -99,7 +99,7 @@ _insert = cache(sql.insert)
 @cache
 def _find(table: sql.Table, *names: str) -> sql.Executable:
     # a state is written out: SQLite takes an index of some states only for a query in which it reads them
-    values: list[sql.BindParameter[Any]] = [sql.bindparam(name, literal_execute=name == "state") for name in names]
+    values: list[sql.BindParameter[object]] = [sql.bindparam(name, literal_execute=name == "state") for name in names]
     return sql.select(table).where(*(table.c[value.key] == value for value in values))
 
 

@@ -83,7 +83,7 @@ def open_journal(
             tx = Transaction(connection, rules)
             storing.add_units(tx, units, image_sets, pictures)
             if exported is not None:
-                storing.withdraw(tx, exported)
+                storing.serve_only(tx, exported)
             needed = rules.protocol.qualification
             questions = connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
             if questions < needed:

@@ -159,7 +159,7 @@ def clear(tx: Transaction, name: str) -> None:
         tx.connection.execute(delete(one).where(one.c.unit == name))
 
 
-def withdraw(tx: Transaction, exported: Collection[str]) -> None:
+def serve_only(tx: Transaction, exported: Collection[str]) -> None:
     """Serve only the units in `exported` and what follows from answers. Raises DataError where an answered unit is neither."""
     unit, answer, image_set = leasing.unit, tables.answer.c, tables.image_set.c
     there = select(unit.id, unit.purpose).where(unit.payload != "")

@@ -1,6 +1,6 @@
 """Describe the marked image for workers who look for it in its set (ImageCoDe, section 3.2)."""
 
-from ctxr.annotation.forms import Form, Write, pictures_of
+from ctxr.annotation.forms import Form, Write, pictures_shown
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure, Values, clean, query_of
@@ -30,7 +30,7 @@ class DescribeTask(Task):
                     "Do not mention the other images: the reader does not know which ones you compared, nor their order."
                 ),
             ),
-            pictures=pictures_of(order, unit.target),
+            pictures=pictures_shown(order, unit.target),
             sequence=unit.ordered,
             fields=(
                 Write(FIELD, _("Your description"), note, 1000, checked=True),

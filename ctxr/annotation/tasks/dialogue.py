@@ -6,7 +6,7 @@ and what a finished talk is worth.
 
 import msgspec
 
-from ctxr.annotation.forms import Form, Line, Passage, Talk, pictures_of
+from ctxr.annotation.forms import Form, Line, Passage, Talk, pictures_shown
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, shared_after, stable_id
@@ -47,7 +47,7 @@ class DialogueTask(Task):
                 else _("Chat as with a friend. The other person has a photo that they may share with you."),
                 " ".join((shared_after(unit.limits.turns_before_share), _("Then both of you see it and may go on."))),
             ),
-            pictures=pictures_of(order) if sees else (),
+            pictures=pictures_shown(order) if sees else (),
             passages=objects,
             fields=(Talk(FIELD, _("Your conversation"), unit.limits.turns_before_share),),
         )

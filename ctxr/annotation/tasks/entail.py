@@ -1,6 +1,6 @@
 """Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_shown
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 from ctxr.web.language import _
@@ -29,7 +29,7 @@ class EntailTask(LabelTask):
             instruction=(
                 _("Read the sentence, look at the image and its captions, and say whether the sentence must be true."),
             ),
-            pictures=pictures_of(order),
+            pictures=pictures_shown(order),
             passages=(Passage(_("Sentence to judge"), (Line(unit.statement or ""),), judged=True), *premise),
             fields=(
                 Choice(

@@ -1,6 +1,6 @@
 """Find the image that a description means (ImageCoDe, section 3.3): the vote that keeps or drops a description."""
 
-from ctxr.annotation.forms import Form, Line, Passage, Pick, pictures_of
+from ctxr.annotation.forms import Form, Line, Passage, Pick, pictures_shown
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.base import Task
 from ctxr.store.records import Judgment
@@ -20,7 +20,7 @@ class RetrieveTask(Task):
         return Form(
             title=_("Find the described image"),
             instruction=(_("Read the description, look at every image, and choose the one that it describes best."),),
-            pictures=pictures_of(order),
+            pictures=pictures_shown(order),
             sequence=unit.ordered,
             passages=(Passage(_("Description"), tuple(map(Line, texts))),),
             fields=(Pick(FIELD, _("Which image is described?")),),

@@ -1,6 +1,6 @@
 """Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_shown
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
@@ -41,7 +41,7 @@ class ReviewTask(LabelTask):
             instruction=(
                 _("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault."),
             ),
-            pictures=pictures_of(order),
+            pictures=pictures_shown(order),
             passages=(Passage(_("Conversation"), lines),),
             fields=(Choice(FIELD, _("Your verdict"), options, several=True),),
         )

@@ -1,6 +1,6 @@
 """Which phenomena does a description use? (ImageCoDe, section 4.4 and appendix G)"""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_of
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, pictures_shown
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks.base import LabelTask
 from ctxr.annotation.wording import Problem
@@ -39,7 +39,7 @@ class TagTask(LabelTask):
             instruction=(
                 _("Read the description of the marked image and tick everything that it uses to pick it out."),
             ),
-            pictures=pictures_of(order, unit.target),
+            pictures=pictures_shown(order, unit.target),
             sequence=unit.ordered,
             passages=(Passage(_("Description"), tuple(Line(text) for text in unit.texts)),),
             fields=(

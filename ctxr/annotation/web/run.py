@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import StateChange
+from ctxr.annotation.journal.results import WorkerState
 from ctxr.annotation.overview import overview
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import dialogue, task_of
@@ -27,6 +28,22 @@ MOST_CHARACTERS = 1000  # of a reason or a message
 AGAIN_SECONDS = 30
 
 CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo": "undone"}
+
+
+class Person(NamedTuple):
+    """Somebody who enrolled, as the pages show them.
+
+    Attributes:
+        name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
+        last: when they took or sent something (ISO 8601), or empty. idle: how long ago that was, in words.
+    """
+
+    state: WorkerState
+    name: str
+    reports: int
+    holds: bool
+    last: str
+    idle: str
 
 
 class RunPages(SignedPages):
@@ -73,7 +90,7 @@ class RunPages(SignedPages):
         """One worker: what they did, what was changed, and what can be done."""
         session, worker, answered = self._runner(request), request.path_params["worker"], self.site.journal.answered()
         names = self._names()
-        person = next((one for one in self._people(answered, names) if one["state"].worker == worker), None)
+        person = next((one for one in self._people(answered, names) if one.state.worker == worker), None)
         if person is None:
             raise HttpProblem(404, "No worker has this name", "Please check the address.")
         own, here = [answer for answer in answered.answers if answer.worker == worker], f"{self.at}/run/person/{worker}"
@@ -123,7 +140,7 @@ class RunPages(SignedPages):
         """What workers are called here: by their link, or their pseudonym."""
         return {one.worker: one.worker for one in self.site.journal.workers()} | self.site.identities.names()
 
-    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[Person]:
         """Everybody who enrolled, by when they last took or sent something."""
         activity, sent = self.site.journal.activity(), {answer.worker: answer.at for answer in answered.answers}
         reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
@@ -131,9 +148,8 @@ class RunPages(SignedPages):
         for state in self.site.journal.workers():
             given, holds = activity.get(state.worker, ("", False))
             last = max(given, sent.get(state.worker, ""))
-            told = {"state": state, "name": names[state.worker], "reports": reports[state.worker]}
-            people.append({**told, "holds": holds, "last": last, "idle": self._ago(last)})
-        return sorted(people, key=lambda one: one["last"], reverse=True)
+            people.append(Person(state, names[state.worker], reports[state.worker], holds, last, self._ago(last)))
+        return sorted(people, key=lambda one: one.last, reverse=True)
 
     def _ago(self, at: str) -> str:
         """How long ago a time was, in the largest whole unit; empty for no time."""
@@ -145,7 +161,7 @@ class RunPages(SignedPages):
 
     def _latest(
         self, answered: AggregatedAnswers, answers: Sequence[Answer], names: Mapping[str, str]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, object]]:
         """The last of the answers, newest first, with their pictures and texts."""
         pictures = self.site.pictures
         for answer in answers[: -LATEST - 1 : -1]:
