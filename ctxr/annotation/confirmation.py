@@ -20,18 +20,21 @@ AUTHOR = "prolific"
 
 
 def unconfirmed(journal: Journal) -> list[WorkerState]:
-    """The workers whom Prolific does not confirm now."""
-    return _blocked_by(journal, AUTHOR)
+    """The workers whom Prolific does not confirm now, those included who have withdrawn since."""
+    blocks = ((state, journal.block_of(state.worker)) for state in journal.workers() if state.state != "active")
+    return [state for state, block in blocks if block and block.by == AUTHOR]
+
+
+def _may_return(journal: Journal) -> set[str]:
+    """Whose block by Prolific can end: they have not asked to withdraw."""
+    left = {state.worker for state in leaving(journal)}
+    return {state.worker for state in unconfirmed(journal) if state.state == "blocked"} - left
 
 
 def leaving(journal: Journal) -> list[WorkerState]:
     """The workers who asked to withdraw, whose data is still there."""
-    return _blocked_by(journal, LEAVER)
-
-
-def _blocked_by(journal: Journal, author: str) -> list[WorkerState]:
-    last = {change.worker: change.by for change in journal.changes() if not change.undone}
-    return [state for state in journal.workers() if state.state == "blocked" and last[state.worker] == author]
+    asked = {change.worker for change in journal.changes() if change.by == LEAVER and not change.undone}
+    return [state for state in journal.workers() if state.state == "blocked" and state.worker in asked]
 
 
 def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:
@@ -51,7 +54,7 @@ def leaving_notes(journal: Journal, workdir: Path, names: Mapping[str, str] = {}
 
 def apply_standings(journal: Journal, standings: Mapping[str, str], now: datetime) -> None:
     """Block active workers whose submissions do not count, with the reason in `standings`; where it is empty, end such a block."""
-    ended = {state.worker for state in unconfirmed(journal)}
+    ended = _may_return(journal)
     for state in journal.workers():
         reason = standings.get(state.worker)
         if reason and state.state == "active" and not state.allowed:
@@ -62,13 +65,13 @@ def apply_standings(journal: Journal, standings: Mapping[str, str], now: datetim
 
 def readmit(journal: Journal, worker: str, now: datetime) -> None:
     """End such a block of a worker who comes with another submission."""
-    if worker in {state.worker for state in unconfirmed(journal)}:
+    if worker in _may_return(journal):
         journal.change(worker, "undone", "They came with another submission.", AUTHOR, now)
 
 
 def unconfirmed_note(journal: Journal | None) -> str:
     """What is said of unconfirmed answers, with the units that wait; empty where there are none."""
-    people = unconfirmed(journal) if journal else []
+    people = [state for state in unconfirmed(journal) if state.state == "blocked"] if journal else []
     if journal is None or not people:
         return ""
     answers = plural(sum(state.answers for state in people), "answer")

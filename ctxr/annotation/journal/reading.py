@@ -53,7 +53,20 @@ class JournalReader:
         change = tables.change.c
         query = select(tables.change).order_by(change.number)
         rows = self._rows(query.where(change.worker == worker) if worker else query)
-        return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
+        return list(map(worker_state.change_of, rows))
+
+    def block_of(self, worker: str) -> Change | None:
+        """The block of a worker by somebody else than themselves; of who was deleted since, without its reason."""
+        with self._reading() as tx:
+            return worker_state.block_of(tx, worker)
+
+    def given_by(self, worker: str) -> int:
+        """Answers of a worker, those included that were deleted and are owed."""
+        earned, row = tables.earned.c, tables.worker.c
+        deleted = select(func.count()).where(earned.worker == worker).scalar_subquery()
+        return sum(
+            one["given"] for one in self._rows(select((row.answers + deleted).label("given")).where(row.id == worker))
+        )
 
     def consents(self) -> list[tuple[str, str, int]]:
         """Versions of the consent, first to last, the languages in which they were read, and how many workers agreed."""
@@ -145,11 +158,16 @@ class JournalReader:
 
     def answered(self) -> AggregatedAnswers:
         """Every answer with its unit and its set, without pictures and scores."""
-        answers, of = tuple(self.answers()), select(tables.answer.c.unit)
-        units = map(leasing.unit_of, self._rows(select(unit.payload).where(unit.id.in_(of))))
-        rows = self._rows(select(tables.image_set.c.payload))
-        sets = (msgspec.json.decode(row["payload"], type=ImageSet) for row in rows)
-        return AggregatedAnswers(Path(), {one.id: one for one in units}, {one.id: one for one in sets}, answers=answers)
+        of = select(tables.answer.c.unit)
+        with self._reading() as tx:
+            rows = tx.rows(select(unit.payload).where(unit.id.in_(of)))
+            payloads = tx.column(select(tables.answer.c.payload).order_by(tables.answer.c.number))
+            sets = [msgspec.json.decode(one, type=ImageSet) for one in tx.column(select(tables.image_set.c.payload))]
+        units = {one.id: one for one in map(leasing.unit_of, rows)}
+        answers = (msgspec.json.decode(payload, type=Answer) for payload in payloads)
+        # PostgreSQL lets others write between two queries of a transaction
+        known = tuple(one for one in answers if one.unit in units)
+        return AggregatedAnswers(Path(), units, {one.id: one for one in sets}, answers=known)
 
     def identity(self) -> str:
         """A hash of the last answer, correction and change of a worker's state: it changes with every new one, and with nothing else."""

@@ -74,11 +74,7 @@ def erase(tx: Transaction, worker: str, by: str, *, paid: bool) -> Withdrawal:
     for table in (*_ABOUT, *(tables.earned, tables.waited) * paid):
         tx.connection.execute(delete(table).where(table.c.worker == worker))
     if row["state"] != "withdrawn":
-        tx.connection.execute(delete(tables.change).where(tables.change.c.worker == worker))
-        columns = {"before": row["state"], "after": "withdrawn", "reason": "", "by": by, "at": tx.now, "undone": 0}
-        tx.insert(tables.change, number=number, worker=worker, **columns)
-        none = dict.fromkeys(("qualified", "allowed", "known_right", "known_wrong", "answers"), 0)
-        tx.update(tables.worker, {"id": worker}, state="withdrawn", enrolled=tx.now, **none)
+        _mark(tx, worker, by, number)
     again = Counter[str]()
     for name in {one["unit"] for one in own} - lost:
         work = _work(tx, name)
@@ -87,6 +83,17 @@ def erase(tx: Transaction, worker: str, by: str, *, paid: bool) -> Withdrawal:
     counts = Counter[str](vote["task"] for vote in others)
     wrote = tuple(sorted({text.text for text in texts}))
     return Withdrawal(len(own), dict(sorted(counts.items())), dict(sorted((+again).items())), wrote)
+
+
+def _mark(tx: Transaction, worker: str, by: str, number: int) -> None:
+    """Call a worker withdrawn, and forget what was decided about them but for who had blocked them."""
+    block = worker_state.block_of(tx, worker)  # that somebody blocked them still decides over their pay
+    tx.connection.execute(delete(tables.change).where(tables.change.c.worker == worker))
+    before, blocker = ("blocked", block.by) if block else ("active", "")
+    columns = {"before": before, "after": "withdrawn", "reason": blocker, "by": by, "at": tx.now, "undone": 0}
+    tx.insert(tables.change, number=number, worker=worker, **columns)
+    none = dict.fromkeys(("qualified", "allowed", "known_right", "known_wrong", "answers"), 0)
+    tx.update(tables.worker, {"id": worker}, state="withdrawn", enrolled=tx.now, **none)
 
 
 def _work(tx: Transaction, name: str) -> Unit:

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from scipy.special import betainc
-from sqlalchemy import RowMapping, select
+from sqlalchemy import RowMapping, bindparam, select
 
 from ctxr.annotation.journal import leasing, tables
-from ctxr.annotation.journal.database import SURE, Transaction
-from ctxr.annotation.journal.results import NotAllowed, Pool, WorkerState
+from ctxr.annotation.journal.database import SURE, Transaction, stamp
+from ctxr.annotation.journal.results import Change, NotAllowed, Pool, WorkerState
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.pseudonyms import is_pseudonym
 from ctxr.annotation.records import Unit
@@ -23,6 +23,11 @@ RULE = "rule"
 LEAVER = "worker"
 """The author of the block of somebody who asked to withdraw."""
 
+_CHANGE = tables.change.c
+_STANDS = _CHANGE.worker == bindparam("name"), _CHANGE.undone == 0
+_ASKED_TO_LEAVE = select(_CHANGE.number).where(*_STANDS, _CHANGE.by == LEAVER).limit(1)
+_BY_OTHERS = select(tables.change).where(*_STANDS, _CHANGE.by != LEAVER).order_by(_CHANGE.number.desc()).limit(1)
+
 
 def require(tx: Transaction, worker: str) -> RowMapping:
     """The worker's row. Raises NotAllowed for one who never enrolled."""
@@ -34,10 +39,26 @@ def require(tx: Transaction, worker: str) -> RowMapping:
 
 def standing(tx: Transaction, row: RowMapping) -> str:
     """The state in a worker's row; `withdrawn` also for one who asked to be."""
-    changes = tables.change.c
-    last = select(changes.by).where(changes.worker == row["id"], changes.undone == 0).order_by(changes.number.desc())
-    is_leaving = row["state"] == "blocked" and tx.column(last.limit(1)) == [LEAVER]
+    is_leaving = row["state"] == "blocked" and bool(tx.column(_ASKED_TO_LEAVE, name=row["id"]))
     return "withdrawn" if is_leaving else str(row["state"])
+
+
+def block_of(tx: Transaction, worker: str) -> Change | None:
+    """The block of a worker by somebody else than themselves; of who was deleted since, without its reason."""
+    last = tx.row(_BY_OTHERS, name=worker)
+    if (
+        last is None
+        or last["after"] not in ("blocked", "withdrawn")
+        or "blocked" not in (last["before"], last["after"])
+    ):
+        return None
+    gone = {"by": last["reason"], "reason": ""} if last["after"] == "withdrawn" else {}
+    return change_of({**last, **gone})
+
+
+def change_of(row: Mapping[Any, Any]) -> Change:
+    """The change in a row."""
+    return Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])})
 
 
 def state_of(row: RowMapping) -> WorkerState:

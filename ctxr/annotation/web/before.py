@@ -55,8 +55,11 @@ class Introduction(Endpoints):
             if session.platform == "prolific":
                 lines[1] = _("Please return your submission on Prolific.")
                 visit = self.site.identities.visit(session.submission)
-                if visit is not None and self.site.journal.done_by(session.worker) <= visit.answers:
-                    self.site.identities.end(visit.submission, DECLINED)
+                has_answered = visit is not None and self.site.journal.done_by(session.worker) > visit.answers
+                if visit is not None:
+                    self.site.identities.end(visit.submission, "complete" if has_answered else DECLINED)
+                if has_answered:  # before the consent was changed: they get the code
+                    return self.pages.go("/next")
             return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
         if "agree" not in posted:
             return self._consent(session, _("Please tick the box, or choose “I do not want to take part”."))

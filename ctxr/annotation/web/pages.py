@@ -24,7 +24,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
-from ctxr.web.language import ENGLISH, PageLanguage, _
+from ctxr.web.language import ENGLISH, N_, PageLanguage, _
 from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 from ctxr.web.translations import Speaking
@@ -66,12 +66,15 @@ class SignedPages:
     """Renders for browsers, each with a session in a cookie of this name, to which a personal link leads.
 
     Attributes:
-        START: the page of those who signed in. DOOR: what the path of a personal link begins with.
+        START: the page of those who signed in. DOOR: what the path of a personal link begins with. GREETING: what its page says.
         languages: of the pages; the first one is for who asks for none of them.
     """
 
     START: ClassVar[str] = "/"
     DOOR: ClassVar[str] = "/i/"
+    GREETING: ClassVar[str] = N_(
+        "This is your personal link. What you answer or decide from here on is credited to you."
+    )
     languages: Sequence[PageLanguage] = (ENGLISH,)
     contact = ""
     """E-mail address at the foot of every page."""
@@ -149,12 +152,13 @@ class SignedPages:
         if session.worker == self.worker_of(name):
             return self.go(self.START)
         form = {"action": here, "fields": [("csrf", self.signer.form_token(session.nonce, here))], "button": _("Start")}
-        line = _("This is your personal link. What you answer or decide from here on is credited to you.")
-        return self.remember(self.message(_("Welcome"), [line], form=form), session)
+        return self.remember(self.message(_("Welcome"), [_(self.GREETING)], form=form), session)
 
     def accept(self, request: Request, posted: Posted) -> Response:
         """Sign in by a personal link."""
         here, name = self._invitation(request)
+        if self.session(request).worker == self.worker_of(name):  # in another tab
+            return self.go(self.START)
         self.check_form(request, posted, self.session(request).nonce, here)
         return self.remember(self.go(self.START), self.enrolled(name))
 

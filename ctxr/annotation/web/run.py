@@ -50,6 +50,7 @@ class RunPages(SignedPages):
     """What answers requests of the researcher, who has a cookie of their own."""
 
     START, DOOR = "/run", "/run/"
+    GREETING = "This link leads to the page of the study, where you see people’s names and answers, pause the study and block people."
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.run_signer, "ctxr-run")
@@ -148,7 +149,8 @@ class RunPages(SignedPages):
         for state in self.site.journal.workers():
             given, holds = activity.get(state.worker, ("", False))
             last = max(given, sent.get(state.worker, ""))
-            people.append(Person(state, names[state.worker], reports[state.worker], holds, last, self._ago(last)))
+            name = names.get(state.worker, state.worker)  # who came while the page was made has none yet
+            people.append(Person(state, name, reports[state.worker], holds, last, self._ago(last)))
         return sorted(people, key=lambda one: one.last, reverse=True)
 
     def _ago(self, at: str) -> str:
@@ -173,7 +175,7 @@ class RunPages(SignedPages):
             yield {
                 "answer": answer,
                 "unit": unit,
-                "name": names[answer.worker],
+                "name": names.get(answer.worker, answer.worker),
                 "ago": self._ago(answer.at),
                 "right": task_of(unit).score(unit, answer).right,
                 "wrote": list(self._said(unit, answer)),

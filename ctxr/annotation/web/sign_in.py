@@ -159,12 +159,13 @@ class Prolific(Endpoints):
         if not ending:
             return None
         has_withdrawn = self.pages.has_withdrawn(visit.worker)
-        if has_withdrawn and not visit.ending and self.site.journal.done_by(visit.worker) <= visit.answers:
+        if has_withdrawn and not visit.ending and self.site.journal.given_by(visit.worker) <= visit.answers:
             return self.pages.message(_(_LEFT), [_("Please return your submission on Prolific.")])
         if ending == "complete" and not visit.ending and self.pages.asks_exit(visit.worker):
             return self.pages.to_exit(visit.worker)
-        kind, *told = _ENDINGS["withdrawn" if has_withdrawn else ending]
-        title, line = map(_, told)
+        by_choice = has_withdrawn and self.site.journal.block_of(visit.worker) is None
+        kind = _ENDINGS["withdrawn" if by_choice else ending][0]  # who was blocked before is not paid for leaving
+        title, line = map(_, _ENDINGS["withdrawn" if has_withdrawn else ending][1:])
         codes = study.codes()
         code = codes.get(kind) or codes.get("COMPLETED", "")
         if not code:

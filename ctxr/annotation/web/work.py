@@ -1,6 +1,7 @@
 """Pages of work: the next unit, its form, its pictures, and the answer that is stored before anything else is shown."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownP
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
 from ctxr.annotation.wording import RULES, Problem
+from ctxr.errors import CtxrError
 from ctxr.web.language import N_, _, ngettext, number
 from ctxr.web.static import PICTURES, HttpProblem
 
@@ -125,8 +127,11 @@ class LeasedUnit:
         )
 
 
-def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.0) -> LeasedUnit:
-    """The unit that the link in the address (or `text`) stands for. Raises HttpProblem where it is not theirs, RateLimited."""
+def leased_unit(
+    pages: Pages, request: Request, text: str = "", cost: float = 1.0, *, asks_consent: bool = True
+) -> LeasedUnit:
+    """The unit that the link in the address (or `text`) stands for. Raises HttpProblem where it is not theirs, or their consent is
+    missing, RateLimited."""
     text = text or request.path_params["link"]
     link = pages.site.signer.read(LeaseLink, text)
     if link is None:
@@ -136,7 +141,7 @@ def leased_unit(pages: Pages, request: Request, text: str = "", cost: float = 1.
         reason = _("It belongs to another person.") if session.worker else _("Your session has ended.")
         raise HttpProblem(403, _("This page is not open to you"), reason, _("Please sign in with your own link."))
     pages.limit(pages.site.workers, link.worker, cost)
-    if not pages.agreed(link.worker):
+    if asks_consent and not pages.agreed(link.worker):
         raise HttpProblem(403, _("Your consent comes first"), _("Please read about the study before you go on."))
     lease = pages.site.journal.find(link.lease)
     if lease is None or lease.worker != link.worker:
@@ -282,9 +287,13 @@ class Work(Endpoints):
 
     def answer(self, request: Request, posted: Posted) -> Response:
         """Take an answer: it is on the disk before the worker is sent on. The same one twice is stored once."""
-        unit = leased_unit(self.pages, request)
+        unit = leased_unit(self.pages, request, asks_consent=False)
         unit.accept(request, posted)
         values, lease = unit.values(posted), unit.lease
+        if not self.pages.agreed(lease.worker):  # its text was changed in between: what was typed waits for them
+            with suppress(NotAllowed):
+                self.site.journal.save_draft(lease.token, lease.worker, values, self.site.now())
+            return self.pages.go("/consent")
         try:
             self.site.journal.submit(lease.token, lease.worker, values, self.site.now(), unit.session.platform)
         except NotAllowed as refused:
@@ -297,7 +306,10 @@ class Work(Endpoints):
             raise HttpProblem(409, title, refused.message) from refused
         if unit.is_practice:
             return self.pages.go(unit.path)
-        step = self.next(request)  # at once: a worker's browser would only come back to ask for it
+        try:
+            step = self.next(request)  # at once: a worker's browser would only come back to ask for it
+        except CtxrError:  # the answer is stored all the same
+            return self.pages.go("/next")
         return step if isinstance(step, RedirectResponse) else self.pages.go("/next")
 
     def stop(self, request: Request, posted: Posted) -> Response:

@@ -19,7 +19,7 @@ from ctxr.annotation.cost import Offer, money
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.journal.identities import Visit, read_visits
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.worker_state import LEAVER, RULE
+from ctxr.annotation.journal.worker_state import RULE
 from ctxr.annotation.launch import private_folder, read_study, study_offer
 from ctxr.annotation.platforms.prolific import WORKING, ProlificClient, Submission, connect
 from ctxr.annotation.project_journal import project_journal
@@ -191,9 +191,8 @@ def _ours(
 ) -> Ours:
     blocked, currency = dict[str, str](), next(iter(offers.values())).currency
     for state in journal.workers():
-        last = next((change for change in reversed(journal.changes(state.worker)) if not change.undone), None)
-        if state.state == "blocked" and last and last.by not in (AUTHOR, RULE, LEAVER):
-            blocked[state.worker] = f"blocked by {last.by}: {last.reason}"
+        if (block := journal.block_of(state.worker)) and block.by not in (AUTHOR, RULE):
+            blocked[state.worker] = f"blocked by {block.by}{': ' * bool(block.reason)}{block.reason}"
     came = grouped((visit.worker, visit) for visit in sorted(visits, key=lambda visit: visit.began))
     answers, owed = Counter[str](), Counter[str]()
     for answer in journal.answers():

@@ -135,14 +135,14 @@ def test_who_refuses_is_signed_out_and_no_record_is_made(make_crowd: MakeCrowd, 
     page = read(sent)
     assert page.form().offered["verdict"]
     assert [(one.ending, one.began) for one in crowd.visits()] == [("", crowd.clock.now), ("left", START)]
-    # who has answered and declines a changed text is still owed
+    # who has answered and declines a changed text gets the code
     page.form().send(back, verdict="neutral")
     later = crowd_of(crowd.folder, ENTAIL, texts=plain(consent_of(tmp_path / "two", "More.")), studies=studies)
     try:
         changed = later.visitor()
         changed.cookies.update(back.cookies)
         read(changed.get("/next")).form("/refuse").send(changed)
-        assert [one.ending for one in later.visits()] == ["", "left"]
+        assert [one.ending for one in later.visits()] == ["complete", "left"]
     finally:
         later.close()
 
@@ -239,6 +239,31 @@ def test_a_participant_who_withdraws_is_paid_for_what_they_gave_and_else_returns
     assert told in read(guest.get("/next")).text
 
 
+def test_who_is_blocked_and_then_withdraws_gets_no_other_code(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    texts = plain(consent_of(tmp_path / "study"))
+    crowd = make_crowd(*ENTAIL, texts=texts, studies={"pilot": pays(bundle=9)})
+    guest = crowd.visitor()
+    guest.get(entry())
+    agree(guest).form().send(guest, verdict="neutral")
+    worker, now = crowd.visits()[0].worker, crowd.site.now()
+    crowd.site.journal.change(worker, "blocked", "spam", "lead", now)
+    left = withdraw(guest)
+    assert (left.headline.startswith("You have withdrawn "), "C1DONEBAD" in left.text) == (True, True)
+    crowd.site.journal.withdraw(worker, "lead", now, lambda _: None)
+    assert "C1DONEBAD" in read(guest.get("/next")).text
+    (change,) = crowd.site.journal.changes(worker)
+    assert (change.before, change.after, change.reason) == ("blocked", "withdrawn", "lead")
+
+
+def test_who_is_deleted_in_the_middle_of_a_submission_gets_its_code(make_crowd: MakeCrowd) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays(bundle=9)})
+    guest = crowd.visitor()
+    page = read(guest.get(entry()))
+    page.form().send(guest, verdict="neutral")
+    crowd.site.journal.withdraw(crowd.visits()[0].worker, "lead", crowd.site.now(), lambda _: None)
+    assert "C1DONE" in read(guest.get("/next")).text
+
+
 @pytest.mark.parametrize(("bundle", "units", "code"), [(1, 6, True), (9, 1, True), (2, 6, False)])
 def test_a_changed_consent_comes_after_the_code_of_work_that_is_done_and_before_any_more(
     make_crowd: MakeCrowd, tmp_path: Path, bundle: int, units: int, code: bool
@@ -263,6 +288,9 @@ def test_a_changed_consent_comes_after_the_code_of_work_that_is_done_and_before_
             shown = changed.get(path)
             assert ("C1DONE" in shown.text, read(shown).headline == TITLE) == (code, not code)
         assert later.visits()[0].ending == ("complete" if code else "")
+        if not code:  # who does not want to go on is paid for what they gave
+            declined = read(read(changed.get("/consent")).form("/refuse").send(changed))
+            assert ("C1DONE" in declined.text, later.visits()[0].ending) == (True, "complete")
         if code:  # who comes again agrees before anything else, also where nothing is left
             again = read(changed.get(entry("second", visit="b")))
             assert (again.headline, "C2SECOND" in again.text) == (TITLE, False)

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from ctxr.annotation.confirmation import ask_to_withdraw
 from ctxr.annotation.journal.journal import read_journal
+from ctxr.annotation.overview import Overview, overview
 from ctxr.annotation.records import Unit
 from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.site import RUNNER, Invitation, Session, Shown, crowd_signer, run_signer
@@ -287,6 +288,17 @@ def test_what_is_stuck_is_named_with_its_reason(make_crowd: MakeCrowd) -> None:
     assert "1 unit held" in read(visitor.get("/run")).text
     crowd.site.journal.change(crowd.worker("ben"), "blocked", "x", "requester", crowd.site.now())
     assert "1 open unit" in read(visitor.get("/run")).text
+
+
+def test_who_comes_while_the_page_is_made_is_on_it(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = described(make_crowd)
+
+    def late(*given: Any) -> Overview:
+        crowd.site.journal.enrol("w-late", "local", crowd.site.now())
+        return overview(*given)
+
+    monkeypatch.setattr("ctxr.annotation.web.run.overview", late)
+    assert "w-late" in read(runner(crowd).get("/run")).text
 
 
 def test_what_nobody_could_do_anything_with_is_named(make_crowd: MakeCrowd) -> None:

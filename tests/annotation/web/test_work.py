@@ -244,6 +244,20 @@ def test_what_cannot_be_stored_is_shown_back_and_the_operator_told(
     assert (checked.status_code, len(checked.json()["problems"])) == (503, 1)
 
 
+def test_an_answer_that_is_stored_is_never_said_to_be_lost(
+    make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"], UNITS["entail"])
+
+    def full(*_: object) -> None:
+        raise CtxrError("the disk is full: answers.sqlite could not be written", hint="free some space")
+
+    monkeypatch.setattr(crowd.site.journal, "lease", full)
+    form = page.form()
+    sent = visitor.post(form.action, data=form.fields | {"description": [GOOD]}, follow_redirects=False)
+    assert (sent.status_code, sent.headers["location"], len(crowd.site.journal.answers())) == (303, "/next", 1)
+
+
 def test_a_connection_that_drops_in_the_middle_of_a_form_says_nothing(
     make_crowd: MakeCrowd, caplog: pytest.LogCaptureFixture
 ) -> None:

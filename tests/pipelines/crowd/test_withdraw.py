@@ -13,11 +13,13 @@ import ctxr
 from ctxr.annotation.answers import run as import_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.confirmation import ask_to_withdraw
+from ctxr.annotation.confirmation import ask_to_withdraw, leaving
+from ctxr.annotation.journal.dealing import WITHDRAWN
 from ctxr.annotation.journal.identities import FILE, Identities, read_visits
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.overview import overview
+from ctxr.annotation.owed import owed_by
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.cli.app import app
 from ctxr.engine.history import HISTORY, recorded
@@ -192,6 +194,54 @@ def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(tmp_path: P
     assert import_answers(taken).new == 0
     assert {row.worker for row in read_judgments(work / "judgments").answers} == {two}
     assert files_with(work, "a" * 24) == set()
+
+
+def test_a_block_stays_in_force_for_pay_beside_a_request_to_withdraw(tmp_path: Path) -> None:
+    work = project(tmp_path / "work", videos=2, sets=2, photos=0)
+    config = ExportTasks(task="describe", workdir=work, targets=1, disjoint="none", backend="prolific")
+    export_tasks(replace(config, server="https://crowd.example.org", reward=300))
+    journal = served(work)
+    one, two = (participant(work, journal, f"{name}" * 24) for name in "ab")
+    for worker in (one, two):
+        give(journal, worker, "describe", 1)
+    journal.change(two, "blocked", "spam", "Ada", after(2))
+    journal.close()
+    private = work / "crowd" / "private"
+    people = Identities(private, read_key(private))
+    for name in "ab":
+        people.end(f"sub-{name * 24}", "complete")
+    people.close()
+    import_answers(listing(work, **{"a" * 24: "RETURNED", "b" * 24: "AWAITING REVIEW"}))
+
+    def decided() -> tuple[dict[str, float], str]:
+        journal = served(work)
+        owed = {row[0]: row[4] for row in owed_by(work, journal.answered(), journal).rows}
+        block = journal.block_of(two)
+        journal.close()
+        return owed, block.by if block else ""
+
+    before = decided()
+    assert (before[0].get(one, 0), before[1]) == (0, "Ada")
+    journal = served(work)
+    for worker in (one, two):
+        ask_to_withdraw(journal, worker, after(3))
+    journal.close()
+    assert decided() == before
+    for worker in (one, two):
+        run(Workers(workdir=work, withdraw=worker))
+    assert decided() == before
+
+
+def test_a_request_to_withdraw_stands_beside_a_later_block(work: Path) -> None:
+    ada, *_ = names(work)
+    journal = served(work)
+    ask_to_withdraw(journal, ada, after(5))
+    kept = Aggregate(workdir=work, resamples=20, keep_blocked=True)
+    before = aggregate(kept).counts
+    journal.change(ada, "blocked", "spam", "lead", after(6))
+    assert ([one.worker for one in leaving(journal)], journal.stopped(ada)) == ([ada], WITHDRAWN)
+    journal.close()
+    assert (aggregate(kept).counts, before["blocked"]) == (before, 1)
 
 
 def test_who_asks_gets_no_more_work_and_whoever_runs_the_study_is_told_how_to_delete(work: Path) -> None:
