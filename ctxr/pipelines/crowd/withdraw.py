@@ -32,7 +32,7 @@ SUBMISSIONS = "prolific-submissions.json"
 def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: bool) -> list[str]:
     """Delete the data of a worker, and say in sentences what that came to. A dry run counts; a second run ends one that was killed.
 
-    Raises CtxrError where somebody reads the files for too long.
+    Of somebody who never agreed to the consent only the private folder knows; nothing is owed to them. Raises CtxrError where somebody reads the files for too long.
     """
     told: list[str] = []
     owed = owed_by(workdir, journal.answered(), journal) if DRY_RUN.get() else None
@@ -45,7 +45,13 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
             raise DryRun(f"would delete the data of {worker}", {**plan, "then": left})
 
     private = private_folder(workdir)
-    journal.withdraw(worker, by, datetime.now(UTC), announce, paid=paid)
+    if worker in {state.worker for state in journal.workers()}:
+        journal.withdraw(worker, by, datetime.now(UTC), announce, paid=paid)
+    elif DRY_RUN.get():
+        raise DryRun(f"would delete who is behind {worker}, who never took part", {})
+    else:
+        told.append(f"{worker} never took part: who they are is deleted, and the journal has nothing about them")
+        paid = True  # nothing is owed
     _forget_submissions(private, {one.participant for one in read_visits(private) if one.worker == worker})
     with closing(Identities(private, read_key(private))) as identities:
         identities.forget(worker, paid=paid)

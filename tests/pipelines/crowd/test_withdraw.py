@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ctxr.annotation.answers import run as import_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.confirmation import ask_to_withdraw
-from ctxr.annotation.journal.identities import FILE, Identities, read_visits
+from ctxr.annotation.journal.identities import DECLINED, FILE, Identities, known_workers, read_visits
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.overview import overview
@@ -31,7 +32,7 @@ from ctxr.pipelines.crowd.workers import run
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from tests.annotation.journal.study import START, after, values
-from tests.annotation.platforms.participants import give, listing, participant, served
+from tests.annotation.platforms.participants import came, give, listing, participant, served
 from tests.pipelines.report_artifacts import project
 
 ODD = "Ada\n<b>Lovelace</b>"
@@ -215,6 +216,30 @@ def test_who_asks_gets_no_more_work_and_whoever_runs_the_study_is_told_how_to_de
     run(Workers(workdir=work, block=(ben,), reason="copies"))
     assert run(Workers(workdir=work)).leaving == ()
     journal.close()
+
+
+@pytest.mark.parametrize("typed", ["Declined", "Open Name", "c" * 24, "pseudonym"])
+def test_who_never_agreed_is_deleted_too(work: Path, typed: str) -> None:
+    private = work / "crowd" / "private"
+    people = Identities(private, read_key(private))
+    known = [people.worker("local", name) for name in ("team/Declined", "open/open name")]
+    known.append(people.worker("prolific", "c" * 24))
+    people.come(came("sub-c", "c" * 24, 0, known[-1]), timedelta(hours=1))
+    people.end("sub-c", DECLINED)
+    people.close()
+    (private / "prolific-submissions.json").write_text(json.dumps([{"participant_id": name * 24} for name in "cd"]))
+    place = {"Declined": 0, "Open Name": 1}.get(typed, 2)
+    config = Workers(workdir=work, withdraw=known[place] if typed == "pseudonym" else typed)
+    with recorded(config, dry_run=True), pytest.raises(DryRun, match=known[place]):
+        run(config)
+    assert known_workers(private) == {*names(work), *known}
+    assert known[place] in run(config).withdrawn[0]
+    gone = known.pop(place)
+    assert known_workers(private) == {*names(work), *known}
+    assert files_with(private, gone, ("team/Declined", "open/open name", "c" * 24)[place]) == set()
+    assert "d" * 24 in (private / "prolific-submissions.json").read_text()
+    with pytest.raises(UsageError, match="no worker"):
+        run(config)
 
 
 def test_no_name_that_is_typed_is_kept_in_the_history(work: Path) -> None:
