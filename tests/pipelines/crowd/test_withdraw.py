@@ -312,3 +312,28 @@ def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) 
     report = run(Workers(workdir=work, data_protection=True))
     assert "### identity: 2 rows about 2 people" in report.data_protection
     assert f"### answer: {answers - 3} rows" not in report.data_protection  # some of others went along
+
+
+def test_the_statement_names_every_copy_and_only_what_the_study_has(work: Path) -> None:
+    aggregate(Aggregate(workdir=work, resamples=20))
+    for form in ("hf", "webdataset"):
+        export(Export(workdir=work, to=form))
+    (work / "report.html").write_text(read_judgments(work / "judgments").texts[0].text)
+    statement = Workers(workdir=work, data_protection=True)
+    before = run(statement).data_protection
+    copies = before[before.index("## Copies") : before.index("## What is published")]
+    named = {line.removeprefix("- `").rstrip("`") for line in copies.splitlines() if line.startswith("- ")}
+    assert named == {"judgments", "dataset", "export-hf", "export-webdataset", "report.html"}
+    parts = ("page of the consent", "questions at the end")
+    assert [part in before for part in parts] == [False, False]
+    (work / "study").mkdir()
+    for name, part in (("consent", parts[0]), ("exit", parts[1])):
+        (work / "study" / f"{name}.md").write_text("# A study")
+        assert part in run(statement).data_protection
+        (work / "study" / f"{name}.md").unlink()
+    # the texts may lie in another folder
+    journal = served(work)
+    journal.agree(names(work)[0], "0a", "en", after(5))
+    journal.answer_exit(names(work)[0], "0a", [("Clear?", "Yes")], after(5))
+    journal.close()
+    assert all(part in run(statement).data_protection for part in parts)
