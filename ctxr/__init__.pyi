@@ -147,7 +147,7 @@ def workers(
     data_protection: bool = ..., settle: bool = ..., good: float = ..., poor: float = ..., dry_run: Literal[False] = ...,
     progress: bool = ...
 ) -> WorkersReport:
-    """Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason."""
+    """Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason; settle with Prolific, delete the data of people who withdraw, and print what is kept about people."""
 
 @overload
 def report(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...

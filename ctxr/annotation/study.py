@@ -20,6 +20,9 @@ from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError, did_you_mean
 from ctxr.store.hashing import sha256_of
 
+STUDY = "study"
+"""Folder of the workdir with the texts of the study."""
+
 CONSENT, INSTRUCTIONS, EXIT = "consent", "instructions-{}", "exit"
 
 _KNOWN = (CONSENT, EXIT, *(INSTRUCTIONS.format(task) for task in NAMES if task != "repeat"))

@@ -10,7 +10,8 @@ LINES = {
     "export-tasks": "Write tasks for people, to be answered on our own pages or on a crowdsourcing platform.",
     "import-answers": "Check answers from our own pages or a platform, and add them to the judgments.",
     "aggregate": "Select descriptions, measure accuracy and agreement, and write the dataset.",
-    "workers": "Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason.",
+    "workers": "Show how accurate each worker is, with an interval, and what they are owed; block and allow workers, with a reason; settle "
+    "with Prolific, delete the data of people who withdraw, and print what is kept about people.",
     "report": "Write one page about image sets, descriptions, people and results, which any browser opens without a server.",
     "export": "Export image sets in a common format, or as a recipe without pixels.",
     "push": "Copy an artifact to a URL, such as a bucket: what is there already is not sent again, and the manifest comes last.",

@@ -181,6 +181,13 @@ def read_visits(folder: Path) -> list[Visit]:
         return list(map(_visit_of, rows))
 
 
+def known_workers(folder: Path) -> set[str]:
+    """The pseudonyms of all whom the file in `folder` knows, also of those who never agreed to the consent."""
+    with _found(folder) as connection:
+        query = select(_identity.c.worker).union(select(_visit.c.worker))
+        return set(connection.scalars(query)) if connection else set()
+
+
 def kept_identities(folder: Path) -> list[KeptTable]:
     """What the file in `folder` says about people; nothing without one."""
     with _found(folder) as connection:

@@ -121,6 +121,8 @@ class Prolific(Endpoints):
         if is_new:
             self.pages.limit(self.site.newcomers, request.client.host if request.client else "")
         worker = self.site.pseudonym(_PLATFORM, participant)
+        if is_new and self.pages.has_withdrawn(worker):  # nothing is stored about them anew
+            return self.pages.message(_(_LEFT), [_("Please return your submission on Prolific.")])
         done = self.site.journal.done_by(worker)
         visit = Visit(submission, participant, study, worker, name, done, self.site.now())
         try:

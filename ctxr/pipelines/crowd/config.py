@@ -131,8 +131,8 @@ class Serve(Options):
     languages: str = ""
     """Languages of the pages, separated by commas, the first for browsers that ask for none of them; default: all that there are."""
     study: Path | None = None
-    """Folder with what people read before they work: `consent.md`, `instructions-TASK.md`; default: `study` in the workdir, if it is
-    there."""
+    """Folder with what people read: `consent.md` and `instructions-TASK.md` before they work, `exit.md` when they are done; default:
+    `study` in the workdir, if it is there."""
     open: bool = False
     """Let anyone with the address sign in with a name."""
     invite: Annotated[int, COUNT] = 0

@@ -9,11 +9,12 @@ from ctxr.annotation.journal.identities import kept_identities
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.kept import KeptTable
 from ctxr.annotation.launch import private_folder
+from ctxr.annotation.study import CONSENT, EXIT, STUDY
 from ctxr.engine.project import command_in
-from ctxr.engine.state import read_state
 from ctxr.errors import plural
-from ctxr.pipelines.crowd.withdraw import holders
+from ctxr.pipelines.crowd.withdraw import copies
 from ctxr.store.kinds import DATASET
+from ctxr.store.paths import relative
 
 _PRIVATE = (
     ("identities.sqlite*", "who is behind the pseudonyms: the tables above"),
@@ -52,14 +53,19 @@ def _lines(journal: Journal, workdir: Path) -> Iterator[str]:
         words = next((words for name, words in _PRIVATE if fnmatch(file.name, name)), "")
         if words:
             yield f"| `{file.name}` | {words} |"
-    yield "\n## Copies\n\nThese folders hold pseudonyms, and what people wrote:\n"
-    yield from [f"- `{name}`" for name in sorted(holders(read_state(workdir).finished, workers))] or ["none yet"]
-    yield f"\n## What is published\n\nThe dataset (`{DATASET}`) and its exports hold what people wrote and chose, pseudonyms, how long"
-    yield "answers took, and answers to the questions at the end. Names, ids of platforms and the key are in none of them."
+    yield "\n## Copies\n\nThese hold pseudonyms or what people wrote, or were made from such data:\n"
+    yield from [f"- `{relative(path, workdir)}`" for path in copies(workdir, workers)] or ["none yet"]
+    names = {file.name.split(".")[0] for file in (workdir / STUDY).glob("*.md")}
+    took = "how long answers took, and answers to the questions at the end"
+    took = took if EXIT in names or journal.exit_answers() else "and how long answers took"
+    yield f"\n## What is published\n\nThe dataset (`{DATASET}`) and its exports hold what people wrote and chose, pseudonyms,"
+    yield f"{took}. Names, ids of platforms and the key are in none of them."
     yield "\n## What is sent to others\n"
     backends = {"local", *(one.manifest.config["backend"] for one in open_tasks(workdir))}
     yield from (f"- {sentence}" for backend, sentence in _SENT.items() if backend in backends)
-    yield "\n## Withdrawing\n\nPeople withdraw on the page of the consent, or tell us. Their data is deleted with"
+    asked = CONSENT in names or journal.consents()
+    where = "People withdraw on the page of the consent, or tell us." if asked else "Who wants to withdraw tells us."
+    yield f"\n## Withdrawing\n\n{where} Their data is deleted with"
     yield f"`{command_in(workdir, 'workers', '--withdraw', 'NAME')}`. What stays is the pseudonym, as that of somebody who withdrew,"
     yield "and, until they are paid, what is needed for that. Data that was published before cannot be called back."
 

@@ -24,7 +24,7 @@ from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
-from ctxr.annotation.study import read_texts
+from ctxr.annotation.study import STUDY, read_texts
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
@@ -44,9 +44,6 @@ from ctxr.store.scores import read_values
 from ctxr.web.language import PageLanguage
 from ctxr.web.server import LOCAL, address_of, answer_requests, listening_socket
 from ctxr.web.translations import read_languages
-
-STUDY = "study"
-"""Folder of the workdir with the texts of the study."""
 
 NEWS_SECONDS = 5.0
 """Between two lines about answers that came in."""

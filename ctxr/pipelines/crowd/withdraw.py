@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from ctxr.annotation.owed import owed_by
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
-from ctxr.engine.state import Stored, read_state
+from ctxr.engine.state import read_state
 from ctxr.errors import DryRun, plural
 from ctxr.store.atomic import DRY_RUN, write_bytes
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS
@@ -32,6 +32,7 @@ SUBMISSIONS = "prolific-submissions.json"
 def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: bool) -> list[str]:
     """Delete the data of a worker, and say in sentences what that came to. A dry run counts; a second run ends one that was killed.
 
+    Somebody who never agreed to the consent is in the private folder alone.
     Raises CtxrError where somebody reads the files for too long.
     """
     told: list[str] = []
@@ -45,7 +46,13 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
             raise DryRun(f"would delete the data of {worker}", {**plan, "then": left})
 
     private = private_folder(workdir)
-    journal.withdraw(worker, by, datetime.now(UTC), announce, paid=paid)
+    if worker in {state.worker for state in journal.workers()}:
+        journal.withdraw(worker, by, datetime.now(UTC), announce, paid=paid)
+    elif DRY_RUN.get():
+        raise DryRun(f"would delete who is behind {worker}, who never took part", {})
+    else:
+        told.append(f"{worker} never took part: who they are is deleted, and the journal has nothing about them")
+        paid = True  # nothing is owed
     _forget_submissions(private, {one.participant for one in read_visits(private) if one.worker == worker})
     with closing(Identities(private, read_key(private))) as identities:
         identities.forget(worker, paid=paid)
@@ -70,26 +77,24 @@ def _sentences(done: Withdrawal, worker: str, built: Sequence[str]) -> Iterator[
 
 
 def built_with(workdir: Path, words: Collection[str]) -> Iterator[str]:
-    """A sentence for each artifact, but the judgments, that holds one of `words` or was made of one that does."""
-    finished = read_state(workdir).finished
-    found = {name for name in holders(finished, words) if finished[name].kind != JUDGMENTS}
-    for name, one in finished.items():
-        if name in found or (one.kind not in (IMAGE_SETS, JUDGMENTS) and not found.isdisjoint(one.parents)):
-            found.add(name)
-            command = shlex.join(("ctxr", *(one.words or (one.verb, "-w", str(workdir)))))
-            yield f"{one.path} was made with these answers: {command}   makes it again without them"
-    page = workdir / "report.html"
-    if page.is_file() and (found or _pattern(words).search(page.read_bytes())):
-        yield f"{page} was made with these answers: ctxr report makes it again"
+    """A sentence for each copy but the judgments, which are made again at once."""
+    for path, made_by in copies(workdir, words, JUDGMENTS).items():
+        yield f"{path} was made with these answers: {made_by}   makes it again without them"
 
 
-def holders(finished: Mapping[str, Stored], words: Collection[str]) -> list[str]:
-    """The artifacts of a project, but image sets, in whose files one of `words` stands."""
-    pattern, found = _pattern(words), []
-    for name, one in finished.items():
+def copies(workdir: Path, words: Collection[str], but: str = "") -> dict[Path, str]:
+    """The artifacts that hold one of `words` or were made of one that does, but image sets and those of the kind `but`, parents first,
+    then the page of `ctxr report`; each with the command that makes it again."""
+    pattern, found = _pattern(words), dict[Path, str]()
+    finished = {name: one for name, one in read_state(workdir).finished.items() if one.kind not in (IMAGE_SETS, but)}
+    for one in finished.values():
         files = (file for file in one.path.rglob("*") if file.suffix in _TEXT and file.is_file())
-        if one.kind != IMAGE_SETS and any(pattern.search(file.read_bytes()) for file in files):
-            found.append(name)
+        is_made = any(name in finished and finished[name].path in found for name in one.parents)
+        if is_made or any(pattern.search(file.read_bytes()) for file in files):
+            found[one.path] = shlex.join(("ctxr", *(one.words or (one.verb, "-w", str(workdir)))))
+    page = workdir / "report.html"
+    if page.is_file() and (found or pattern.search(page.read_bytes())):
+        found[page] = "ctxr report"
     return found
 
 

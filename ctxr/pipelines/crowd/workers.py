@@ -9,6 +9,7 @@ from pathlib import Path
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.confirmation import leaving_notes
+from ctxr.annotation.journal.identities import known_workers
 from ctxr.annotation.journal.journal import Journal, StateChange
 from ctxr.annotation.journal.results import PageUse
 from ctxr.annotation.launch import private_folder
@@ -40,7 +41,8 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     gone, told = "", list[str]()
     if config.withdraw:
         with _journal(config, read_only=False) as journal:
-            gone = _named(config.workdir, config.withdraw, [state.worker for state in journal.workers()])
+            known = known_workers(private_folder(config.workdir)).union(state.worker for state in journal.workers())
+            gone = _named(config.workdir, config.withdraw, sorted(known))
             told = withdraw(journal, config.workdir, gone, config.decided_by, paid=config.paid)
     changed = changes_of(config) if config.block or config.allow or config.undo else []
     if config.settle and DRY_RUN.get():

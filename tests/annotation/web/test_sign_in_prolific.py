@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from ctxr.annotation.confirmation import apply_standings
+from ctxr.annotation.confirmation import apply_standings, ask_to_withdraw
 from ctxr.annotation.web.site import Study
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd
@@ -106,6 +106,23 @@ def test_who_is_stopped_gets_the_code_for_that(make_crowd: MakeCrowd) -> None:
     sent(visitor, visitor.get(entry()))
     crowd.site.journal.change(crowd.site.pseudonym("prolific", PERSON), "blocked", "spam", "lead", crowd.clock.now)
     assert code_of(visitor.get("/next")) == "C1DONEBAD"
+
+
+def test_who_withdrew_is_paid_and_then_never_stored_again(make_crowd: MakeCrowd, tmp_path: Path) -> None:
+    crowd = make_crowd(*ENTAIL, studies={"pilot": pays(bundle=9)})
+    visitor = crowd.visitor()
+    sent(visitor, visitor.get(entry()))
+    worker = crowd.site.pseudonym("prolific", PERSON)
+    ask_to_withdraw(crowd.site.journal, worker, crowd.clock.now)
+    another = crowd.visitor().get(entry(visit="b"))
+    assert ("return your submission" in another.text, [visit.ending for visit in crowd.visits()]) == (True, [""])
+    assert code_of(crowd.visitor().get(entry())) == "C1DONE"
+    crowd.site.journal.withdraw(worker, "lead", crowd.clock.now, lambda _: None, paid=True)
+    crowd.site.identities.forget(worker, paid=True)
+    for guest in (crowd.visitor(), visitor):
+        assert read(guest.get(entry())).headline.startswith("You have withdrawn ")
+    assert (crowd.visits(), crowd.site.identities.knows(worker)) == ([], False)
+    assert PERSON.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("*/private/*"))
 
 
 def test_who_was_not_confirmed_may_come_with_another_submission(make_crowd: MakeCrowd) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.confirmation import ask_to_withdraw, leaving
 from ctxr.annotation.journal.dealing import WITHDRAWN
-from ctxr.annotation.journal.identities import FILE, Identities, read_visits
+from ctxr.annotation.journal.identities import DECLINED, FILE, Identities, known_workers, read_visits
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.overview import overview
@@ -33,7 +34,7 @@ from ctxr.pipelines.crowd.workers import run
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from tests.annotation.journal.study import START, after, values
-from tests.annotation.platforms.participants import give, listing, participant, served
+from tests.annotation.platforms.participants import came, give, listing, participant, served
 from tests.pipelines.report_artifacts import project
 
 ODD = "Ada\n<b>Lovelace</b>"
@@ -267,6 +268,30 @@ def test_who_asks_gets_no_more_work_and_whoever_runs_the_study_is_told_how_to_de
     journal.close()
 
 
+@pytest.mark.parametrize("typed", ["Declined", "Open Name", "c" * 24, "pseudonym"])
+def test_who_never_agreed_is_deleted_too(work: Path, typed: str) -> None:
+    private = work / "crowd" / "private"
+    people = Identities(private, read_key(private))
+    known = [people.worker("local", name) for name in ("team/Declined", "open/open name")]
+    known.append(people.worker("prolific", "c" * 24))
+    people.come(came("sub-c", "c" * 24, 0, known[-1]), timedelta(hours=1))
+    people.end("sub-c", DECLINED)
+    people.close()
+    (private / "prolific-submissions.json").write_text(json.dumps([{"participant_id": name * 24} for name in "cd"]))
+    place = {"Declined": 0, "Open Name": 1}.get(typed, 2)
+    config = Workers(workdir=work, withdraw=known[place] if typed == "pseudonym" else typed)
+    with recorded(config, dry_run=True), pytest.raises(DryRun, match=known[place]):
+        run(config)
+    assert known_workers(private) == {*names(work), *known}
+    assert known[place] in run(config).withdrawn[0]
+    gone = known.pop(place)
+    assert known_workers(private) == {*names(work), *known}
+    assert files_with(private, gone, ("team/Declined", "open/open name", "c" * 24)[place]) == set()
+    assert "d" * 24 in (private / "prolific-submissions.json").read_text()
+    with pytest.raises(UsageError, match="no worker"):
+        run(config)
+
+
 def test_no_name_that_is_typed_is_kept_in_the_history(work: Path) -> None:
     shown = CliRunner().invoke(app, ["workers", "-w", str(work), "--withdraw", "Ben"])
     assert shown.exit_code == 0, shown.output
@@ -337,3 +362,28 @@ def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) 
     report = run(Workers(workdir=work, data_protection=True))
     assert "### identity: 2 rows about 2 people" in report.data_protection
     assert f"### answer: {answers - 3} rows" not in report.data_protection  # some of others went along
+
+
+def test_the_statement_names_every_copy_and_only_what_the_study_has(work: Path) -> None:
+    aggregate(Aggregate(workdir=work, resamples=20))
+    for form in ("hf", "webdataset"):
+        export(Export(workdir=work, to=form))
+    (work / "report.html").write_text(read_judgments(work / "judgments").texts[0].text)
+    statement = Workers(workdir=work, data_protection=True)
+    before = run(statement).data_protection
+    copies = before[before.index("## Copies") : before.index("## What is published")]
+    named = {line.removeprefix("- `").rstrip("`") for line in copies.splitlines() if line.startswith("- ")}
+    assert named == {"judgments", "dataset", "export-hf", "export-webdataset", "report.html"}
+    parts = ("page of the consent", "questions at the end")
+    assert [part in before for part in parts] == [False, False]
+    (work / "study").mkdir()
+    for name, part in (("consent", parts[0]), ("exit", parts[1])):
+        (work / "study" / f"{name}.md").write_text("# A study")
+        assert part in run(statement).data_protection
+        (work / "study" / f"{name}.md").unlink()
+    # the texts may lie in another folder
+    journal = served(work)
+    journal.agree(names(work)[0], "0a", "en", after(5))
+    journal.answer_exit(names(work)[0], "0a", [("Clear?", "Yes")], after(5))
+    journal.close()
+    assert all(part in run(statement).data_protection for part in parts)
