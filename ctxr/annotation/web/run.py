@@ -30,7 +30,7 @@ AGAIN_SECONDS = 30
 CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo": "undone"}
 
 
-class Person(NamedTuple):
+class ShownWorker(NamedTuple):
     """Somebody who enrolled, as the pages show them.
 
     Attributes:
@@ -141,7 +141,7 @@ class RunPages(SignedPages):
         """What workers are called here: by their link, or their pseudonym."""
         return {one.worker: one.worker for one in self.site.journal.workers()} | self.site.identities.names()
 
-    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[Person]:
+    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[ShownWorker]:
         """Everybody who enrolled, by when they last took or sent something."""
         activity, sent = self.site.journal.activity(), {answer.worker: answer.at for answer in answered.answers}
         reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
@@ -150,7 +150,7 @@ class RunPages(SignedPages):
             given, holds = activity.get(state.worker, ("", False))
             last = max(given, sent.get(state.worker, ""))
             name = names.get(state.worker, state.worker)  # who came while the page was made has none yet
-            people.append(Person(state, name, reports[state.worker], holds, last, self._ago(last)))
+            people.append(ShownWorker(state, name, reports[state.worker], holds, last, self._ago(last)))
         return sorted(people, key=lambda one: one.last, reverse=True)
 
     def _ago(self, at: str) -> str:

@@ -78,9 +78,9 @@ class Journal:
             for name in names
         ]
 
-    def changes(self, worker: str) -> list[Change]:
+    def block_of(self, worker: str) -> Change | None:
         by = {"w-person": "Ada", "w-rule": "rule"}.get(worker)
-        return [Change(1, worker, "active", "blocked", "always the first", by, "", False)] if by else []
+        return Change(1, worker, "active", "blocked", "always the first", by, "", False) if by else None
 
     def answers(self) -> list[Answer]:
         return [

@@ -374,7 +374,7 @@ def test_the_statement_names_every_copy_and_only_what_the_study_has(work: Path) 
     copies = before[before.index("## Copies") : before.index("## What is published")]
     named = {line.removeprefix("- `").rstrip("`") for line in copies.splitlines() if line.startswith("- ")}
     assert named == {"judgments", "dataset", "export-hf", "export-webdataset", "report.html"}
-    parts = ("page of the consent", "questions at the end")
+    parts = ("page of the", "to the questions")
     assert [part in before for part in parts] == [False, False]
     (work / "study").mkdir()
     for name, part in (("consent", parts[0]), ("exit", parts[1])):
