@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
@@ -95,13 +94,9 @@ class Speaking:
 
     def find(self, tag: str) -> PageLanguage | None:
         """The language of a tag, or one that differs in script or country alone; else None."""
-        return self._known.get(tag.lower()) or self._known.get(tag.lower().split("-")[0] + "-")
-
-    @cached_property
-    def _known(self) -> dict[str, PageLanguage]:
-        """By tag, and by the language of a tag with a hyphen, of which the first one holds."""
-        by_word = {f"{one.tag.lower().split('-')[0]}-": one for one in reversed(self.languages)}
-        return by_word | {one.tag.lower(): one for one in self.languages}
+        words = tag.lower().split("-")
+        near = [one for one in self.languages if one.tag.lower().split("-")[0] == words[0]]
+        return next((one for one in near if one.tag.lower().split("-") == words), near[0] if near else None)
 
     def _asked(self, request: Request) -> PageLanguage:
         found = _WANTED.findall(request.headers.get("accept-language", "")[:500])
