@@ -44,10 +44,10 @@ def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:
 
 
 def leaving_notes(journal: Journal, workdir: Path, names: Mapping[str, str] = {}) -> list[str]:
-    """What is said of each worker who asked to withdraw, with the command that deletes; `names` by pseudonym, where they may be shown."""
+    """What is said of each worker who asked to withdraw, with the dry run that comes before deletion; `names` by pseudonym."""
     people = [state.worker for state in leaving(journal)]
     return [
-        f"{names.get(one, one)} asked to withdraw: {command_in(workdir, 'workers', '--withdraw', one)}"
+        f"{names.get(one, one)} asked to withdraw: {command_in(workdir, 'workers', '--withdraw', one, '--dry-run')}"
         for one in people
     ]
 
