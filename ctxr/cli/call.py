@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
@@ -146,13 +146,6 @@ def _parameter(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
-def _in_words(value: object) -> object:
-    """Counts by name, and lines, as text."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{count} {name}" for name, count in value.items())
-    return "\n".join(value) if isinstance(value, list) else value
-
-
 def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str, object]) -> None:
     """Call a verb and show its report and the next command. Raises what it raises, and the finding of its report."""
     as_json = "json" in flags
@@ -179,7 +172,7 @@ def call_verb(command: Command, config: Options, flags: set[str], meta: dict[str
                     report = run(config, progress, *started)
                 except DryRun as plan:
                     document, next_line = {"would": plan.message, "plan": {**plan.plan}}, _next(config, done, typed)
-                    rows = {name.replace("_", " "): _in_words(value) for name, value in plan.plan.items() if value}
+                    rows = {name.replace("_", " "): value for name, value in plan.plan.items() if value}
                     show(document, [Summary(plan.message, rows)], as_json, next_line)
                     return
                 except CtxrError as error:

@@ -41,9 +41,8 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     def announce(done: Withdrawal) -> None:
         told.extend(_sentences(done, worker, list(built_with(workdir, (worker, *done.texts)))))
         if owed is not None:
-            plan = {"answers": done.answers, "answers of others": done.others, "asked of others again": done.again}
-            left = [*told[1:], *owed_notes(workdir, owed, worker)]
-            raise DryRun(f"would delete the data of {worker}", {**plan, "then": left})
+            then = "\n".join([*told[1:], *owed_notes(workdir, owed, worker)])
+            raise DryRun(f"would delete the data of {worker}", {"answers": done.answers, "then": then})
 
     private = private_folder(workdir)
     if worker in {state.worker for state in journal.workers()}:

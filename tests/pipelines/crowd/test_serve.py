@@ -109,7 +109,7 @@ def test_without_a_word_there_is_one_way_in(tmp_path: Path, monkeypatch: pytest.
     assert server.waiting == {"describe": 1}
 
 
-def test_whoever_runs_the_study_has_a_link_of_their_own_and_hears_that_it_is_paused(
+def test_the_researcher_has_a_link_of_their_own_and_hears_that_it_is_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = Serve(workdir=project(tmp_path))
