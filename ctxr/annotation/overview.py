@@ -1,10 +1,11 @@
 """What a study has come to while it runs, for `ctxr status` and the page of the researcher."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,11 +13,14 @@ import numpy as np
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.confirmation import leaving_notes, unconfirmed_note
 from ctxr.annotation.cost import FORECAST
+from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Overview
+from ctxr.annotation.journal.results import Overview, WorkerState
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.launch import study_offer
 from ctxr.annotation.owed import OFFERS, owed_by
+from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.tasks import dialogue, task_of
 from ctxr.annotation.votes import by_kind, picks_of, votes_on
 from ctxr.engine.report import Table
 from ctxr.errors import plural
@@ -28,15 +32,105 @@ from ctxr.store.kinds import PLAN, TASKS
 RESAMPLES = 200
 """Of each interval; `ctxr aggregate` draws more."""
 
+LATEST = 12
+"""Answers, and people, that are shown as the last ones."""
+
+
+class SeenWorker(NamedTuple):
+    """Somebody who enrolled, as the researcher sees them.
+
+    Attributes:
+        name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
+        last: when they took or sent something (ISO 8601), or empty.
+    """
+
+    state: WorkerState
+    name: str
+    reports: int
+    holds: bool
+    last: str
+
 
 def overview(
     workdir: Path, journal: Journal, answered: AggregatedAnswers, now: datetime, names: Mapping[str, str] = {}
 ) -> Overview:
     """What the answers in the journal of a project, `Journal.answered`, come to so far; `names` by pseudonym, where they may be shown."""
-    stuck = (*leaving_notes(journal, workdir, names), *_stuck(journal, now))
     return Overview(
-        _progress(journal, answered), _agreement(answered), _money(workdir, journal, answered), journal.paused(), stuck
+        progress=_progress(journal, answered),
+        agreement=_agreement(answered),
+        money=_money(workdir, journal, answered),
+        people=_people(seen_workers(journal, answered, names), now),
+        latest=_latest(answered, names, now),
+        paused=journal.paused(),
+        stuck=(*leaving_notes(journal, workdir, names), *_stuck(journal, now)),
     )
+
+
+def seen_workers(journal: Journal, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[SeenWorker]:
+    """Everybody who enrolled, by when they last took or sent something, latest first."""
+    activity, sent = journal.activity(), {answer.worker: answer.at for answer in answered.answers}
+    reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
+    seen = []
+    for state in journal.workers():
+        given, holds = activity.get(state.worker, ("", False))
+        name = names.get(state.worker, state.worker)
+        seen.append(SeenWorker(state, name, reports[state.worker], holds, max(given, sent.get(state.worker, ""))))
+    return sorted(seen, key=lambda one: one.last, reverse=True)
+
+
+def said(unit: Unit, answer: Answer) -> Iterator[str]:
+    """What was chosen and written, as the worker's page calls it, without images; of a talk, its messages."""
+    fields = [field for field in task_of(unit).render(unit, answer.order).asked if isinstance(field, Choice)]
+    labels = {(field.name, option.value): option.label for field in fields for option in field.options}
+    for name, values in answer.values.items():
+        if name == dialogue.FIELD:
+            yield from (turn.text for turn in dialogue.turns_of(answer.values) if turn.text)
+        elif name != dialogue.PAIR:
+            yield from (labels.get((name, value), value) for value in values if value not in unit.images)
+
+
+def ago(at: str, now: datetime) -> str:
+    """How long ago a time was (ISO 8601), in the largest whole unit; empty for no time."""
+    seconds = (now - datetime.fromisoformat(at)).total_seconds() if at else 0.0
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now" if at else ""
+
+
+def _people(seen: Sequence[SeenWorker], now: datetime) -> Table:
+    rows = tuple(
+        (
+            one.name,
+            "allowed" if one.state.allowed else one.state.state,
+            one.state.pool,
+            one.state.answers,
+            f"{one.state.right} of {checks}" if (checks := one.state.right + one.state.wrong) else None,
+            one.reports,
+            "at work" if one.holds else ago(one.last, now) or None,
+        )
+        for one in seen[:LATEST]
+    )
+    note = f"the {LATEST} of {len(seen)} who were here last; ctxr workers lists all" if len(seen) > LATEST else ""
+    return Table("People", ("worker", "state", "pool", "answers", "checks right", "reported", "last here"), rows, note)
+
+
+def _latest(answered: AggregatedAnswers, names: Mapping[str, str], now: datetime) -> Table:
+    rows = []
+    for answer in answered.answers[: -LATEST - 1 : -1]:
+        unit = answered.units[answer.unit]
+        right = {None: None, True: "right", False: "wrong"}[task_of(unit).score(unit, answer).right]
+        rows.append(
+            (
+                names.get(answer.worker, answer.worker),
+                unit.task,
+                right,
+                ago(answer.at, now),
+                answer.seconds,
+                " / ".join(said(unit, answer)),
+            )
+        )
+    return Table("Last answers", ("worker", "task", "right", "when", "s", "text"), tuple(rows), digits=0)
 
 
 def _progress(journal: Journal, answered: AggregatedAnswers) -> Table:

@@ -494,7 +494,9 @@ def project_status(report: StatusReport) -> Iterator[Block]:
     waiting = [f"{task}: {plural(number, 'unit')} open" for task, number in report.open.items() if number]
     yield Sentences("answers", waiting)
     if study := report.study:
-        yield from (table for table in (study.progress, study.agreement, study.money) if table.rows)
+        yield from (
+            one for one in (study.progress, study.agreement, study.money, study.people, study.latest) if one.rows
+        )
         yield Sentences("stuck", [*[f"paused since {study.paused}"] * bool(study.paused), *study.stuck])
     yield Sentences("notes", report.notes)
 

@@ -112,9 +112,8 @@ class Identities:
 
     def names(self) -> dict[str, str]:
         """The names by which members of a local team were invited or came in, by pseudonym."""
-        local = select(_identity.c.worker, _identity.c.identity).where(_identity.c.platform == "local")
         with self._database.reading() as connection:
-            return {worker: identity.split("/", 1)[-1] for worker, identity in connection.execute(local)}
+            return _names(connection)
 
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
         """The visit as it was recorded first, on the disk from now on; it replaces the submission `instead_of` of the same person.
@@ -172,6 +171,17 @@ def _found(folder: Path) -> Iterator[Connection | None]:
     else:
         with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
             yield connection
+
+
+def _names(connection: Connection) -> dict[str, str]:
+    local = select(_identity.c.worker, _identity.c.identity).where(_identity.c.platform == "local")
+    return {worker: identity.split("/", 1)[-1] for worker, identity in connection.execute(local)}
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """`Identities.names` of the file in `folder`; nothing without one."""
+    with _found(folder) as connection:
+        return _names(connection) if connection else {}
 
 
 def read_visits(folder: Path) -> list[Visit]:

@@ -157,12 +157,14 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a study has come to: progress, agreement and money as tables; `paused` since when (UTC, ISO 8601), empty where it runs; `stuck`:
-    what cannot go on and why, a sentence each."""
+    """What a study has come to: progress, agreement, money, who was here last and the last answers as tables; `paused` since when (UTC,
+    ISO 8601), empty where it runs; `stuck`: what cannot go on and why, a sentence each."""
 
     progress: Table
     agreement: Table
     money: Table
+    people: Table
+    latest: Table
     paused: str
     stuck: tuple[str, ...]
 

@@ -1,20 +1,16 @@
 """The pages of the researcher: what a study has come to, what is stuck, who works; they pause it here, and block people."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ctxr.annotation.artifacts import AggregatedAnswers
-from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import StateChange
-from ctxr.annotation.journal.results import WorkerState
-from ctxr.annotation.overview import overview
-from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import dialogue, task_of
+from ctxr.annotation.overview import LATEST, ago, overview, said, seen_workers
+from ctxr.annotation.records import Answer
+from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import odd
 from ctxr.annotation.web.pages import Posted, SignedPages
 from ctxr.annotation.web.site import Session, Shown, Site
@@ -23,27 +19,10 @@ from ctxr.web.language import ENGLISH, SPOKEN
 from ctxr.web.static import PICTURES, HttpProblem
 
 SIDE = 320  # pixels of the longer side of a picture
-LATEST = 12  # answers on a page
 MOST_CHARACTERS = 1000  # of a reason or a message
 AGAIN_SECONDS = 30
 
 CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo": "undone"}
-
-
-class ShownWorker(NamedTuple):
-    """Somebody who enrolled, as the pages show them.
-
-    Attributes:
-        name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
-        last: when they took or sent something (ISO 8601), or empty. idle: how long ago that was, in words.
-    """
-
-    state: WorkerState
-    name: str
-    reports: int
-    holds: bool
-    last: str
-    idle: str
 
 
 class RunPages(SignedPages):
@@ -59,7 +38,7 @@ class RunPages(SignedPages):
     def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`, in English as all pages for researchers."""
         SPOKEN.set(ENGLISH)
-        return super().page(template, status, **context)
+        return super().page(template, status, ago=partial(ago, now=self.site.now()), **context)
 
     def overview(self, request: Request) -> Response:
         """The study at a glance."""
@@ -76,7 +55,7 @@ class RunPages(SignedPages):
             total={
                 name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
             },
-            people=self._people(answered, names),
+            people=seen_workers(self.site.journal, answered, names),
             latest=list(self._latest(answered, answered.answers, names)),
             csrf=self.signer.form_token(session.nonce, f"{self.at}/run/pause"),
         )
@@ -91,7 +70,8 @@ class RunPages(SignedPages):
         """One worker: what they did, what was changed, and what can be done."""
         session, worker, answered = self._runner(request), request.path_params["worker"], self.site.journal.answered()
         names = self._names()
-        person = next((one for one in self._people(answered, names) if one.state.worker == worker), None)
+        seen = seen_workers(self.site.journal, answered, names)
+        person = next((one for one in seen if one.state.worker == worker), None)
         if person is None:
             raise HttpProblem(404, "No worker has this name", "Please check the address.")
         own, here = [answer for answer in answered.answers if answer.worker == worker], f"{self.at}/run/person/{worker}"
@@ -141,26 +121,6 @@ class RunPages(SignedPages):
         """What workers are called here: by their link, or their pseudonym."""
         return {one.worker: one.worker for one in self.site.journal.workers()} | self.site.identities.names()
 
-    def _people(self, answered: AggregatedAnswers, names: Mapping[str, str]) -> list[ShownWorker]:
-        """Everybody who enrolled, by when they last took or sent something."""
-        activity, sent = self.site.journal.activity(), {answer.worker: answer.at for answer in answered.answers}
-        reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
-        people = []
-        for state in self.site.journal.workers():
-            given, holds = activity.get(state.worker, ("", False))
-            last = max(given, sent.get(state.worker, ""))
-            name = names.get(state.worker, state.worker)  # who came while the page was made has none yet
-            people.append(ShownWorker(state, name, reports[state.worker], holds, last, self._ago(last)))
-        return sorted(people, key=lambda one: one.last, reverse=True)
-
-    def _ago(self, at: str) -> str:
-        """How long ago a time was, in the largest whole unit; empty for no time."""
-        seconds = (self.site.now() - datetime.fromisoformat(at)).total_seconds() if at else 0.0
-        for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-            if seconds >= size:
-                return f"{int(seconds // size)} {unit} ago"
-        return "just now" if at else ""
-
     def _latest(
         self, answered: AggregatedAnswers, answers: Sequence[Answer], names: Mapping[str, str]
     ) -> Iterator[dict[str, object]]:
@@ -176,18 +136,7 @@ class RunPages(SignedPages):
                 "answer": answer,
                 "unit": unit,
                 "name": names.get(answer.worker, answer.worker),
-                "ago": self._ago(answer.at),
                 "right": task_of(unit).score(unit, answer).right,
-                "wrote": list(self._said(unit, answer)),
+                "wrote": list(said(unit, answer)),
                 "pictures": [(self.signer.sign(Shown(name)), label) for name, label in zip(shown, labels, strict=True)],
             }
-
-    def _said(self, unit: Unit, answer: Answer) -> Iterator[str]:
-        """What was chosen and written, as the worker's page calls it; of a talk, its messages."""
-        fields = [field for field in task_of(unit).render(unit, answer.order).asked if isinstance(field, Choice)]
-        labels = {(field.name, option.value): option.label for field in fields for option in field.options}
-        for name, values in answer.values.items():
-            if name == dialogue.FIELD:
-                yield from (turn.text for turn in dialogue.turns_of(answer.values) if turn.text)
-            elif name != dialogue.PAIR:
-                yield from (labels.get((name, value), value) for value in values if value not in self.site.pictures)

@@ -6,7 +6,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ctxr.annotation.journal.identities import read_names
 from ctxr.annotation.journal.results import Overview
+from ctxr.annotation.launch import private_folder
 from ctxr.annotation.overview import overview
 from ctxr.annotation.project_journal import project_journal
 from ctxr.engine.next_step import repeats
@@ -46,7 +48,8 @@ def run(config: Status, progress: Progress = SILENT) -> StatusReport:
 def _study(workdir: Path) -> Overview | None:
     """What people's answers have come to; None where nobody was served, or a database cannot be read without a password."""
     with suppress(CtxrError), project_journal(workdir) as journal:
-        return overview(workdir, journal, journal.answered(), datetime.now(UTC)) if journal else None
+        names = read_names(private_folder(workdir))
+        return overview(workdir, journal, journal.answered(), datetime.now(UTC), names) if journal else None
     return None
 
 

@@ -336,6 +336,6 @@ def test_checks_and_wrong_picks_are_marked(make_crowd: MakeCrowd) -> None:
     assert "0 of 1 checks right" in text
 
 
-def test_the_link_of_a_study_is_signed_for_whoever_runs_it(make_crowd: MakeCrowd) -> None:
+def test_the_link_of_a_study_is_signed_for_the_researcher(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["describe"])
     assert crowd.site.run_signer.read(Invitation, crowd.site.run_link.rsplit("/", 1)[1]) == RUNNER

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.launch import private_folder
+from ctxr.annotation.pseudonyms import read_key
 from ctxr.cli.app import app
 from ctxr.errors import UnfinishedError
 from ctxr.pipelines.inspection.config import Status
@@ -69,15 +72,22 @@ def test_answers_of_people_are_summed_up_while_they_come(tmp_path: Path) -> None
     project = Project(tmp_path / "p")
     project.make("sets", "build-sets", "image_sets")
     assert run(Status(workdir=project.workdir)).study is None
+    private = private_folder(project.workdir)
+    with closing(Identities(private, read_key(private))) as identities:
+        ada = identities.worker("local", "team/Ada")
     with closing(open_journal(project.workdir / "crowd" / "answers.sqlite", [UNITS["entail"]], [SET])) as journal:
-        journal.enrol("w-a", "local", START)
-        lease = leased(journal, "w-a", START)
-        journal.submit(lease.token, "w-a", {"verdict": ("neutral",)}, START + timedelta(seconds=36))
+        journal.enrol(ada, "local", START)
+        lease = leased(journal, ada, START)
+        journal.submit(lease.token, ada, {"verdict": ("neutral",)}, START + timedelta(seconds=36))
         journal.pause(True, START)
     study = run(Status(workdir=project.workdir)).study
     assert study is not None
     assert study.progress.rows == (("entail", "any", 1, 1, 0, 0, 1, 36.0),)
     assert study.money.rows == (("USD", 0.1, None),)
+    ((name, state, _, answers, *rest),) = study.people.rows
+    assert (name, state, answers, rest[:2]) == ("Ada", "active", 1, [None, 0])
+    ((name, task, right, _, seconds, text),) = study.latest.rows
+    assert (name, task, right, seconds, text) == ("Ada", "entail", None, 36.0, "cannot be told")
     assert (study.paused, study.stuck) == ("2026-11-21T12:00:00.000Z", ())
     shown = CliRunner().invoke(app, ["status", "-w", str(project.workdir), "--json"])
     document = json.loads(shown.stdout)
