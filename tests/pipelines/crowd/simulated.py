@@ -38,7 +38,7 @@ ROLES = (
 """What becomes of people, in turn; every second one reads Arabic.
 
 `refuses` does not agree, `returns` gives the submission back after three answers, `blocked` is blocked by the researcher after
-three answers, `careless` fails the practice, `corrects` corrects their descriptions, `withdraws` does so in the end.
+three answers, `careless` fails the practice, `corrects` corrects their descriptions, `withdraws` asks for it in the end.
 """
 
 
@@ -249,6 +249,13 @@ class Participant(Visitor):
         (code,) = parse_qs(urlsplit(page.buttons[0]).query)["cc"]
         self.study.prolific.finish(submission, code)
         self.codes.append(code)
+
+    def ask_to_withdraw(self) -> None:
+        """Withdraw on the page of the consent, which asks once more; from then on there is no work."""
+        page = Page(self._client.get("/consent"))
+        for _ in range(2):
+            page = self._post(page, next(form for form in page.forms if form.action.endswith("/withdraw")), {})
+        assert not self.answer(Page(self._client.get("/next")))
 
     def answer(self, page: Page) -> Page | None:
         """Answer by the role; None where nothing is asked."""

@@ -156,6 +156,7 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     described = export(work, "describe", pictures[0], per_submission=PRACTICE + 2)
     study = Study.of(work, prolific, pictures)
     people = [Participant(number, study) for number in range(count)]
+    roles = {role: [person for person in people if person.role == role] for role in ROLES}
     with study.served():
         study.work_on(described, people, every)
         ctxr.import_answers(platform_of="prolific", workdir=work)
@@ -164,14 +165,16 @@ def test_a_study_goes_from_consent_to_settled_pay_through_kills_and_loses_nothin
     with study.served():
         study.work_on(found, [person for person in people if person.role in STAYING], every)
     talks = export(work, "dialogue", pictures[0], per_submission=1)
-    waiting = [person for person in people if person.role == "careful"]
+    waiting = roles["careful"]
     with study.served():
         for number, person in enumerate(waiting):
             person.wait(talks, seconds=1 + 4 * (number % 2))
+        for person in roles["withdraws"]:
+            person.ask_to_withdraw()
     with pytest.warns(ctxr.CtxrWarning, match=f"^{len(study.sent) - before} answers"):
-        ctxr.workers(workdir=work)  # those that were imported are not left out
+        asked = ctxr.workers(workdir=work).leaving  # answers that were imported are not left out
+    assert [line.split()[0] for line in asked] == [person.worker for person in roles["withdraws"]]
     ctxr.import_answers(platform_of="prolific", workdir=work)
-    roles = {role: [person for person in people if person.role == role] for role in ROLES}
     gone = set[tuple[str, str]]().union(*(withdraw(work, person) for person in roles["withdraws"]))
     aggregated = ctxr.aggregate(workdir=work, resamples=50)
     became = told(work, study, gone)
