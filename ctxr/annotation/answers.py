@@ -31,7 +31,7 @@ from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.platforms.label_studio import ExportedUnits, read_export
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.pseudonyms import read_key
+from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
@@ -384,8 +384,13 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         client, file = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
         if DRY_RUN.get():
             raise DryRun(f"would fetch {plural(len(studies), 'study', 'studies')} from Prolific, and write {out}")
-        rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
-        write_bytes(file, pretty_json(rows))
+        with project_journal(config.workdir, config.database) as journal:
+            gone = journal.withdrawn().workers if journal else frozenset()
+        key = read_key(private_folder(config.workdir))
+        rows = [row for study in studies for row in client.submissions(study)]
+        who = [str(row.get("participant_id") or row.get("participant")) for row in rows]
+        kept = [row for row, name in zip(rows, who, strict=True) if pseudonym(key, "prolific", name) not in gone]
+        write_bytes(file, pretty_json(sorted(kept, key=lambda row: row["id"])))
     unconfirmed = ""
     if file is not None and config.platform_of == "prolific" and not DRY_RUN.get():
         submissions, written = prolific.read_submissions(file, studies), file.stat().st_mtime
@@ -443,8 +448,8 @@ def _without(before: AggregatedAnswers, workers: Collection[str], lost: Collecti
 
 
 def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:
-    """The judgments, with the answers in the journal merged into them. Without a journal, the artifact may not be there."""
+    """The judgments, with the answers in the journal merged into them. Raises UnfinishedError where there is neither."""
     with project_journal(workdir, database) as journal:
-        if journal is not None:
+        if journal is not None or not (workdir / JUDGMENTS / MANIFEST).is_file():
             execute(JudgmentStage(ImportAnswers(workdir=workdir, database=database)), progress)
     return workdir / JUDGMENTS

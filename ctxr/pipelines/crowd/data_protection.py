@@ -1,15 +1,18 @@
 """`ctxr workers --data-protection`: what is kept about people in this project, in Markdown, for an ethics application."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ctxr.annotation.artifacts import CROWD, open_tasks
-from ctxr.annotation.journal.identities import kept_identities
-from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.identities import Identities, kept_identities
+from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.kept import KeptTable
 from ctxr.annotation.launch import private_folder
 from ctxr.annotation.study import CONSENT, EXIT, STUDY
+from ctxr.annotation.waiting import JOURNAL
 from ctxr.engine.project import command_in
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.withdraw import copies
@@ -35,13 +38,17 @@ _SENT = {
 }
 
 
-def statement(journal: Journal, workdir: Path) -> str:
-    """The statement, in Markdown."""
-    return "\n".join(_lines(journal, workdir)) + "\n"
+def statement(journal: Journal | None, workdir: Path) -> str:
+    """The statement, in Markdown; without a journal what a study will keep."""
+    if journal:
+        return "\n".join(_lines(journal, workdir, private_folder(workdir))) + "\n"
+    with TemporaryDirectory() as folder, closing(open_journal(Path(folder) / JOURNAL)) as empty:
+        Identities(Path(folder), b"").close()
+        return "\n".join(_lines(empty, workdir, Path(folder))) + "\n"
 
 
-def _lines(journal: Journal, workdir: Path) -> Iterator[str]:
-    private, workers = private_folder(workdir), [state.worker for state in journal.workers()]
+def _lines(journal: Journal, workdir: Path, private: Path) -> Iterator[str]:
+    workers = [state.worker for state in journal.workers()]
     yield f"# What is kept about people\n\n{plural(len(workers), 'person', 'people')} took part so far, each under a pseudonym."
     yield "Times are in UTC. No address of a computer and nothing about a browser is kept."
     yield f"\n## Answers, in the journal (`{CROWD}`)"

@@ -36,12 +36,14 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     Raises CtxrError where somebody reads the files for too long.
     """
     told: list[str] = []
-    owed = owed_by(workdir, journal.answered(), journal) if DRY_RUN.get() else None
+    owed = owed_by(workdir, journal.answered(), journal) if DRY_RUN.get() or paid else None
 
     def announce(done: Withdrawal) -> None:
         told.extend(_sentences(done, worker, list(built_with(workdir, (worker, *done.texts)))))
-        if owed is not None:
-            then = "\n".join([*told[1:], *owed_notes(workdir, owed, worker)])
+        if owed and paid:
+            told.extend(f"{row[4]:.2f} {row[5]} count as paid" for row in owed.rows if row[0] == worker)
+        if owed and DRY_RUN.get():
+            then = "\n".join([*told[1:], *([] if paid else owed_notes(workdir, owed, worker))])
             raise DryRun(f"would delete the data of {worker}", {"answers": done.answers, "then": then})
 
     private = private_folder(workdir)

@@ -45,6 +45,11 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
             gone = _named(config.workdir, config.withdraw, sorted(known))
             told = withdraw(journal, config.workdir, gone, config.decided_by, paid=config.paid)
     changed = changes_of(config) if config.block or config.allow or config.undo else []
+    if config.data_protection:
+        with project_journal(config.workdir, config.database) as journal:
+            if journal is None:  # an application comes before the study
+                text = statement(None, config.workdir)
+                return WorkersReport((), worker_table(()), (), Table("Owed", (), ()), {}, data_protection=text)
     if config.settle and DRY_RUN.get():
         settle(config.workdir, config.database)
     source = merge_journal(config.workdir, progress, config.database)

@@ -464,8 +464,9 @@ def test_an_accuracy_that_blocks_and_allows_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_answers_there_is_nothing_to_aggregate(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="judgments"):
+    with pytest.raises(UnfinishedError, match="no finished tasks") as caught:
         run(Aggregate(workdir=tmp_path))
+    assert caught.value.hint.startswith("ctxr export-tasks describe")
 
 
 def test_pictures_that_are_kept_no_more_go(answered: AggregatedAnswers, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import ctxr
 from ctxr.annotation.answers import run as import_answers
 from ctxr.annotation.artifacts import read_judgments
-from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.confirmation import ask_to_withdraw, leaving
 from ctxr.annotation.journal.dealing import WITHDRAWN
 from ctxr.annotation.journal.identities import DECLINED, FILE, Identities, known_workers, read_visits
@@ -21,11 +21,12 @@ from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.overview import overview
 from ctxr.annotation.owed import owed_by
+from ctxr.annotation.platforms.prolific import ProlificClient
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.cli.app import app
 from ctxr.engine.history import HISTORY, recorded
 from ctxr.engine.progress import SILENT
-from ctxr.errors import DryRun, UsageError
+from ctxr.errors import DryRun, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import run as aggregate
 from ctxr.pipelines.crowd.config import Aggregate, Serve, Workers
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
@@ -35,6 +36,7 @@ from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from tests.annotation.journal.study import START, after, values
 from tests.annotation.platforms.participants import came, give, listing, participant, served
+from tests.pipelines.crowd.test_settle import ADDRESS, Prolific
 from tests.pipelines.report_artifacts import project
 
 ODD = "Ada\n<b>Lovelace</b>"
@@ -139,6 +141,7 @@ def test_a_dry_run_counts_and_a_second_run_with_paid_leaves_the_pseudonym_alone(
     assert f"{ada} is still owed {owed:.2f} USD" in then[-1]
     run(config)
     paid = run(replace(config, paid=True))
+    assert paid.withdrawn[-1].startswith(f"{owed:.2f} USD ")
     assert ada not in {row[0] for row in paid.owed.rows}
     assert ben in {row[0] for row in paid.owed.rows}
     assert ada in {change.worker for change in paid.changes}
@@ -185,7 +188,9 @@ def on_prolific(work: Path) -> tuple[Path, Journal, str, str]:
     return work, journal, one, two
 
 
-def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(tmp_path: Path) -> None:
+def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, journal, one, two = on_prolific(tmp_path / "work")
     journal.close()
     private = work / "crowd" / "private"
@@ -198,8 +203,14 @@ def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(tmp_path: P
     assert "b" * 24 in (private / "prolific-submissions.json").read_text()
     run(Workers(workdir=work, withdraw="a" * 24, paid=True))
     assert files_with(private, "a" * 24) == set()
-    # the same list brings nobody back
+    # the same list brings nobody back, and Prolific's own leaves them out
     assert import_answers(taken).new == 0
+    rows = {name: {"id": name, "participant_id": name * 24, "status": "APPROVED"} for name in "ab"}
+    online = ProlificClient("secret", ADDRESS, Prolific(rows), lambda seconds: None)
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: online)
+    (work / "tasks" / "describe" / "prolific" / "launched.json").write_text(json.dumps({"study": "study-1"}))
+    import_answers(ImportAnswers(workdir=work, platform_of="prolific"))
+    assert [row["id"] for row in json.loads((private / "prolific-submissions.json").read_bytes())] == ["b"]
     assert {row.worker for row in read_judgments(work / "judgments").answers} == {two}
     assert files_with(work, "a" * 24) == set()
 
@@ -363,6 +374,17 @@ def test_the_statement_on_data_protection_is_of_what_is_really_kept(work: Path) 
     report = run(Workers(workdir=work, data_protection=True))
     assert "### identity: 2 rows about 2 people" in report.data_protection
     assert f"### answer: {answers - 3} rows" not in report.data_protection  # some of others went along
+
+
+def test_the_statement_is_there_before_the_study_and_other_figures_are_not(tmp_path: Path) -> None:
+    work = project(tmp_path / "work", videos=2, sets=2, photos=0)
+    export_tasks(ExportTasks(task="describe", workdir=work, targets=1))
+    text = run(Workers(workdir=work, data_protection=True)).data_protection
+    for part in ("### answer: 0 rows about 0 people", "### identity: 0 rows", "| `away` |", "none yet"):
+        assert part in text
+    with pytest.raises(UnfinishedError, match="ctxr serve") as caught:
+        run(Workers(workdir=work))
+    assert "ctxr serve" in caught.value.hint
 
 
 def test_the_statement_names_every_copy_and_only_what_the_study_has(work: Path) -> None:

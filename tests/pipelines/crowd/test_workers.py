@@ -151,8 +151,9 @@ def test_an_answer_that_no_plan_prices_earns_at_least_the_minimum_for_its_time(t
 
 
 def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="judgments"):
+    with pytest.raises(UnfinishedError, match="no finished tasks") as caught:
         run(Workers(workdir=tmp_path))
+    assert caught.value.hint.startswith("ctxr export-tasks describe")
     with pytest.raises(UnfinishedError, match="no journal"):
         run(Workers(workdir=tmp_path, block=("w",), reason="x"))
 
