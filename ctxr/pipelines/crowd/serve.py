@@ -131,7 +131,9 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
     private = private_folder(config.workdir)
-    key = read_key(private)
+    # whatever may refuse comes before the journal is written
+    key, languages, texts = read_key(private), languages_of(config), read_texts(study_folder(config))
+    files, studies = _pictures(everything), studies_of(everything, private, listed(config.tasks))
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
     journal = open_journal(
         journal_of(config.workdir, config.database),
@@ -147,17 +149,17 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         Identities(private, key),
         partial(pseudonym, key),
         crowd_signer(key),
-        _pictures(everything),
+        files,
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
         base_url,
         config.open,
-        studies_of(everything, private, listed(config.tasks)),
+        studies,
         listed(config.tasks) or None,
         config.per_round,
         config.rate,
         everything[0].protocol.language,
-        languages_of(config),
-        read_texts(study_folder(config)),
+        languages,
+        texts,
         config.workdir,
     )
     waiting = _waiting(site, journal.progress())

@@ -9,7 +9,7 @@ from pathlib import Path
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.confirmation import leaving_notes
-from ctxr.annotation.journal.identities import known_workers
+from ctxr.annotation.journal.identities import known_workers, read_names
 from ctxr.annotation.journal.journal import Journal, StateChange
 from ctxr.annotation.journal.results import PageUse
 from ctxr.annotation.launch import private_folder
@@ -22,7 +22,7 @@ from ctxr.engine.history import hide_word
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import command_in
 from ctxr.engine.report import Table
-from ctxr.errors import DryRun, UnfinishedError, UsageError
+from ctxr.errors import DryRun, UnfinishedError, UsageError, did_you_mean
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.data_protection import statement
 from ctxr.pipelines.crowd.people import people, worker_table
@@ -149,4 +149,6 @@ def _named(workdir: Path, typed: str, names: list[str]) -> str:
         if worker in names:
             return worker
     what = f"{len(begin)} workers begin with" if begin else "no worker is called"
-    raise UsageError(f"{what} {typed!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")
+    invited = read_names(private_folder(workdir)).values()
+    otherwise = "a pseudonym of ctxr workers --json, or the name on an invitation"
+    raise UsageError(f"{what} {typed!r}", hint=did_you_mean(typed, invited, otherwise))

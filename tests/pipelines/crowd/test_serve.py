@@ -209,6 +209,15 @@ def test_a_study_says_where_nobody_is_asked_for_consent_and_not_to_one_who_label
     assert site.texts.contact == "ben@example.org"
 
 
+def test_a_study_whose_texts_cannot_be_read_leaves_no_journal(tmp_path: Path) -> None:
+    work = project(tmp_path / "work", "review")
+    (work / "study").mkdir()
+    (work / "study" / "consent.md").write_text("# Consent\n", encoding="utf-16")
+    with pytest.raises(DataError, match=r"consent\.md"):
+        open_site(Serve(workdir=work), "http://here", Silent())
+    assert not (work / "crowd" / "answers.sqlite").exists()
+
+
 def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Serve(workdir=project(tmp_path), invite=2, base_url="http://here")
     assert opened(config, monkeypatch).links == opened(config, monkeypatch).links

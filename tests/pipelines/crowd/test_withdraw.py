@@ -145,8 +145,10 @@ def test_a_dry_run_counts_and_a_second_run_with_paid_leaves_the_pseudonym_alone(
     assert ada not in {row[0] for row in paid.owed.rows}
     assert ben in {row[0] for row in paid.owed.rows}
     assert ada in {change.worker for change in paid.changes}
-    with pytest.raises(UsageError, match="'nobody'"):
-        run(Workers(workdir=work, withdraw="nobody"))
+    for typed, hint in (("nobody", "an invitation"), ("ben", " Ben?")):
+        with pytest.raises(UsageError, match=f"'{typed}'") as caught:
+            run(Workers(workdir=work, withdraw=typed))
+        assert hint in caught.value.hint
     with pytest.raises(UsageError, match="--paid"):
         run(Workers(workdir=work, paid=True))
     with pytest.raises(UsageError, match="--withdraw"):
