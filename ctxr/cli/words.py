@@ -79,7 +79,8 @@ MORE = {
     "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
     "finished by any rank.",
     "plan": "It fails if the pay per hour is below the minimum.",
-    "export-tasks": "Tasks are describe, retrieve, dialogue, review, tag, entail and repeat.",
+    "export-tasks": "Tasks are describe, retrieve, dialogue, review, tag, entail and repeat. ctxr serve makes the retrievals of "
+    "describe and the reviews of dialogue as answers come; export these for another platform, or for other people on Prolific.",
     "import-answers": "Importing the same answers twice changes nothing.",
     "report": "It shows sets, timelines, exclusions with reasons, distributions, results and provenance.",
     "rebuild": "The exit code is 4 when a set could not be rebuilt because a source is missing.",

@@ -131,8 +131,9 @@ def worker_table(rows: Sequence[Worker]) -> Table:
         for row in ordered
     )
     note = (
-        "finds: accuracy of their picks without descriptions that all others missed, with a 95 % Beta interval; is found: accuracy of "
-        "others on their descriptions. Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
+        "finds: accuracy of their picks without descriptions that all others missed; is found: accuracy of others on their "
+        "descriptions; both as mean and 95 % interval of a Beta posterior, so 3 of 3 is 0.80. "
+        "Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
     )
     reasons = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
     return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, reasons)
