@@ -109,9 +109,8 @@ class OpenSite(NamedTuple):
     people: dict[str, int]
 
 
-def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
-    """The site, with the project's tasks in the journal. What was exported for a platform with pages of its own is done there."""
-    every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
+def _served(workdir: Path, every: Sequence[Tasks], progress: Progress) -> list[Tasks]:
+    """The tasks that are served here; what is not is said. Raises UsageError without any, and where their protocols differ."""
     everything = [tasks for tasks in every if tasks.backend in SERVED]
     for tasks in every:
         if tasks.backend not in SERVED:
@@ -121,7 +120,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
             f"{every[0].path} was exported for {every[0].backend}, and there is nothing else",
             hint=f"ctxr export-tasks {every[0].units[0].task if every[0].units else 'describe'}",
         )
-    for folder in sorted((config.workdir / TASKS).iterdir()):
+    for folder in sorted((workdir / TASKS).iterdir()):
         if folder.is_dir() and not (folder / MANIFEST).is_file():
             progress.warn(f"{folder} is unfinished and is not served")
     for tasks in everything[1:]:
@@ -130,14 +129,22 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {changes_to(everything[0].protocol, tasks.protocol)}",
             )
+    return everything
+
+
+def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
+    """The site, with the project's tasks in the journal. What was exported for a platform with pages of its own is done there."""
+    every = [read_tasks(one.path) for one in open_tasks(config.workdir)]
+    everything = _served(config.workdir, every, progress)
     private = private_folder(config.workdir)
     # whatever may refuse comes before the journal is written
     key, languages, texts = read_key(private), languages_of(config), read_texts(study_folder(config))
     files, studies = _pictures(everything), studies_of(everything, private, listed(config.tasks))
     pictures = {name: image.sha256 for tasks in everything for name, image in tasks.images.items()}
+    units = {unit.id: unit for tasks in everything for unit in tasks.units}
     journal = open_journal(
         journal_of(config.workdir, config.database),
-        [unit for tasks in everything for unit in tasks.units],
+        units.values(),
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         lease_for=timedelta(minutes=config.lease_minutes),
@@ -164,7 +171,6 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
     )
     waiting = _waiting(site, journal.progress())
     _tell(site, waiting, config, progress)
-    units = {unit.id: unit for tasks in everything for unit in tasks.units}
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
         progress.warn(
