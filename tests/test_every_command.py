@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.request import urlopen
 
 import pytest
@@ -174,6 +175,18 @@ def run_all(lines: Iterable[str]) -> dict[str, int]:
     return {line: code for line, code in codes if code != REFUSED.get(line, (0, ""))[0]}
 
 
+def test_each_line_has_words_that_its_command_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.cli.call.call_process", call_process := Mock())
+    typed_lines = (line for lines in (*SECTIONS.values(), TUTORIAL, EXAMPLES.values()) for line in lines)
+    lines = [line for line in typed_lines if line.startswith("ctxr ")]
+    for line in lines:
+        with pytest.raises(SystemExit) as ended:
+            app(shlex.split(line)[1:])
+        assert (line, ended.value.code) == (line, 0)
+    assert call_process.call_count == len(lines)
+
+
+@pytest.mark.prove
 @pytest.mark.parametrize("section", SECTIONS)
 def test_each_section_of_readme_and_each_page_of_a_paper_runs_as_typed(
     section: str, after: dict[tuple[str, ...], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +196,7 @@ def test_each_section_of_readme_and_each_page_of_a_paper_runs_as_typed(
     assert run_all(SECTIONS[section]) == {}
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("drawn_figures")
 def test_the_tutorial_runs_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -190,9 +204,13 @@ def test_the_tutorial_runs_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {"work/export-imagecode", "work/results"} <= {str(one) for one in Path("work").iterdir()}
 
 
+def test_the_order_of_examples_has_every_command() -> None:
+    assert COMMANDS.keys() == {*ORDER}
+
+
+@pytest.mark.prove
 @pytest.mark.usefixtures("here")
 def test_each_example_of_help_runs_as_typed() -> None:
-    assert COMMANDS.keys() == {*ORDER}
     assert run_all(EXAMPLES.get(name, f"ctxr {name}") for name in ORDER) == {}
 
 

@@ -178,8 +178,14 @@ def test_two_workers_give_the_bytes_of_one_process(
         patched.setattr(photos, "STRIPE", 4)
         build(sources, tmp_path / "sets", engine="ray")
     assert same_tree(tmp_path / "sets", whole)
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("cluster")
+def test_two_workers_filter_as_one_process(whole: Path, tmp_path: Path) -> None:
+    sets = shutil.copytree(whole.parent, tmp_path, dirs_exist_ok=True) / whole.name
     for engine in ("threads", "ray"):
-        filter_sets(Filter(input=tmp_path / "sets", out=tmp_path / engine, brisque=1.0, engine=engine, jobs=2))
+        filter_sets(Filter(input=sets, out=tmp_path / engine, brisque=1.0, engine=engine, jobs=2))
     assert same_tree(tmp_path / "ray", tmp_path / "threads")
     assert not same_tree(tmp_path / "ray", tmp_path / "sets")
 
@@ -195,6 +201,7 @@ def test_workers_compute_with_as_many_threads_as_the_command() -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("cluster")
 def test_two_workers_rebuild_and_verify_as_one_process(
     sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +227,7 @@ def test_two_workers_rebuild_and_verify_as_one_process(
     assert changed.read_bytes() == b"changed"
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("cluster")
 def test_two_workers_find_regions_and_index_pictures_as_one_process(
     sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -261,6 +269,7 @@ class Poisoned(BuildVideos):
         return super().make(unit)
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("cluster")
 def test_a_video_that_kills_its_workers_is_one_failure(
     sources: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -338,11 +347,10 @@ class Hunt:
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
 
 
+@pytest.mark.prove
 @needs_proc
 @pytest.mark.parametrize(
-    "kills",
-    [["interrupt"], pytest.param(["interrupt", "driver", "worker", "raylet"], marks=pytest.mark.prove)],
-    ids=["interrupted", "killed"],
+    "kills", [["interrupt"], ["interrupt", "driver", "worker", "raylet"]], ids=["interrupted", "killed"]
 )
 def test_a_build_that_is_stopped_leaves_no_process_and_goes_on_to_the_same_bytes(
     sources: Path, whole: Path, tmp_path: Path, kills: list[str]
@@ -361,8 +369,9 @@ KINDS = ["worker"] * 3 + ["raylet", "driver"]
 """Kinds of which fifty are drawn with each seed: most are of workers, since the others cost a new start."""
 
 
+@pytest.mark.prove
 @needs_proc
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", range(5))
 def test_units_are_there_once_however_often_workers_raylets_and_drivers_are_killed(tmp_path: Path, seed: int) -> None:
     rng, out, more = random.Random(seed), str(tmp_path / "out"), 0 if seed == 0 else 1000
     kills = ["worker", "raylet", "driver"] if seed == 0 else rng.choices(KINDS, k=50)

@@ -317,8 +317,9 @@ def run_aside(words: list[str], stderr: Path) -> None:
         app(words)
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("real_encoder")
-@pytest.mark.parametrize("ending", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
     footage: Path, every_frame: Path, tmp_path: Path, ending: signal.Signals
 ) -> None:

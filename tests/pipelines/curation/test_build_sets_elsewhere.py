@@ -83,6 +83,7 @@ def test_a_dry_run_does_not_look_into_what_it_does_not_copy(footage: Path, tmp_p
     assert not (tmp_path / "sets").exists()
 
 
+@pytest.mark.prove
 def test_an_album_that_does_not_fit_into_the_cache_is_filtered_and_no_problem(
     footage: Path, of_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_video_that_vanishes_is_a_failure_with_its_url(
     assert build(footage, tmp_path / "sets", sources=(url,), retry_failed=True).counts["failed"] == 0
 
 
+@pytest.mark.prove
 def test_a_bucket_gives_the_sets_of_the_folder(
     footage: Path, of_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

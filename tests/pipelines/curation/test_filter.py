@@ -37,7 +37,7 @@ def refilter(sets: Path, out: Path, **options: Any) -> SetsReport:
     return run(Filter(input=sets, out=out, **options))
 
 
-@pytest.mark.parametrize("kind", ["videos", "photos"])
+@pytest.mark.parametrize("kind", [pytest.param("videos", marks=pytest.mark.prove), "photos"])
 def test_building_then_filtering_equals_building_with_the_limits(footage: Path, tmp_path: Path, kind: str) -> None:
     clip = two_shot_clip(tmp_path / "clip0.mp4", 0, frames=40)
     sources, size = {"videos": ((str(clip),), 10), "photos": ((str(footage / "photos"),), 5)}[kind]
@@ -83,7 +83,9 @@ def mixed(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[tupl
     return sources, folder
 
 
-@pytest.mark.parametrize("name", ["brisque", "max_text", "min_size"])
+@pytest.mark.parametrize(
+    "name", ["min_size", *(pytest.param(name, marks=pytest.mark.prove) for name in ("brisque", "max_text"))]
+)
 def test_a_limit_that_empties_a_video_deals_no_other_source_otherwise(
     footage: Path, mixed: tuple[tuple[str, ...], Path], tmp_path: Path, name: str
 ) -> None:

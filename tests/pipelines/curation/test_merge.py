@@ -346,7 +346,7 @@ def run_reversed(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iter
 
 
 @pytest.mark.usefixtures("real_encoder")
-@pytest.mark.parametrize("engine", ["processes", "reversed"])
+@pytest.mark.parametrize("engine", [pytest.param("processes", marks=pytest.mark.prove), "reversed"])
 def test_another_engine_is_a_row(footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:run_reversed")
     sources = (str(two_shot_clip(tmp_path / "short.mp4", 3, frames=20)), str(footage / "photos"))

@@ -103,8 +103,11 @@ def files_in(workdir: Path) -> list[str]:
     return sorted(name for name in names if not name.startswith((".ctxr-cache", "history")))
 
 
+@pytest.mark.parametrize(
+    "recipes", [{"clip-batch"}, pytest.param({"retrieval-clip", "retrieval-blip"}, marks=pytest.mark.prove)]
+)
 def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
-    benchmark: Path, encoder: str, tmp_path: Path
+    benchmark: Path, encoder: str, tmp_path: Path, recipes: set[str]
 ) -> None:
     world = tmp_path / "galleries"
     write_captions(WorldCaptions(world, train=8, valid=4, test=4, pair_train=0, pair_valid=0, side=32, workers=1))
@@ -120,6 +123,7 @@ def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
         ("retrieval-clip", world, (*few, "epochs=1", f"encoder={encoder}", batch)),
         ("retrieval-blip", world, (*few, "epochs=1", *pairs, f"rerank_by={encoder}", batch, "at_once=5")),
     ]
+    trainings = [training for training in trainings if training[0] in recipes]
     one, two = tmp_path / "one", tmp_path / "two"
     ended = two_processes(trainings, two)
     assert [process.code for process in ended] == [0, 0], ended
@@ -136,6 +140,7 @@ def test_two_processes_train_what_one_does_and_the_second_writes_nothing(
     assert len((two / "history.jsonl").read_text().splitlines()) == len(trainings)
 
 
+@pytest.mark.prove
 def test_where_a_process_dies_the_first_says_so_and_one_alone_goes_on(
     benchmark: Path, encoder: str, tmp_path: Path
 ) -> None:
