@@ -65,7 +65,7 @@ def swap(dataset: Path) -> None:
     second.write_bytes(kept)
 
 
-@pytest.mark.parametrize("kind", ["", "-release"])
+@pytest.mark.parametrize("kind", ["", pytest.param("-release", marks=pytest.mark.prove)])
 @pytest.mark.parametrize("verb", LINES)
 def test_a_swapped_picture_is_not_up_to_date(
     verb: str, kind: str, drawn: Path, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -394,6 +394,7 @@ def ends() -> tuple[SharedPixels, SharedPixels]:
         os.close(descriptor)
 
 
+@pytest.mark.prove
 def test_shared_pixels_are_those_of_the_child_until_the_last_view_is_gone(
     ends: tuple[SharedPixels, SharedPixels],
 ) -> None:

@@ -58,6 +58,7 @@ def sound(journal: Journal) -> None:
     assert sum(one.open for one in told.values()) == len(units) - len(decisions_of(journal))
 
 
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgresql", marks=pytest.mark.prove)], indirect=True)
 @pytest.mark.parametrize("count", [5, pytest.param(8, marks=pytest.mark.prove)])
 def test_processes_race_and_every_unit_gets_its_votes_and_no_more(address: str, opener: Opener, count: int) -> None:
     processes = [start(address, f"p{number}") for number in range(count)]
@@ -72,6 +73,7 @@ def test_processes_race_and_every_unit_gets_its_votes_and_no_more(address: str, 
     assert set(tags.values()) == {6}
 
 
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgresql", marks=pytest.mark.prove)], indirect=True)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(2, 6))])
 def test_a_killed_process_loses_nothing_that_it_acknowledged(address: str, opener: Opener, seed: int) -> None:
     rng, rounds = random.Random(seed), 2 if seed == 1 else 8

@@ -167,6 +167,7 @@ class Schedule:
             assert told.leases == sum(len(model.live(unit)) for unit in per_task[task])
 
 
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgresql", marks=pytest.mark.prove)], indirect=True)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(2, 7))])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.disjoint)
 def test_every_step_of_a_random_schedule_is_what_the_literal_model_says(

@@ -301,6 +301,7 @@ def test_who_waits_is_fetched_by_somebody_who_waits_elsewhere(opener: Opener) ->
     assert journal.progress()["dialogue"].leases == 1
 
 
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgresql", marks=pytest.mark.prove)], indirect=True)
 @pytest.mark.parametrize(
     ("seed", "steps"), [(1, 180), *(pytest.param(seed, 1500, marks=pytest.mark.prove) for seed in range(2, 7))]
 )

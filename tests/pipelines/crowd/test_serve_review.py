@@ -60,6 +60,7 @@ def opened(config: Serve, monkeypatch: pytest.MonkeyPatch) -> tuple[RunningServe
     return told[0], report
 
 
+@pytest.mark.prove
 def test_a_review_is_killed_goes_on_and_is_applied(sets: Path) -> None:
     work = sets.parent
     names = [one.id for one in read_table(sets / "sets.jsonl", ImageSet)]

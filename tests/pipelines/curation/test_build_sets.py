@@ -151,7 +151,7 @@ def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -
     assert counts == sorted(counts, reverse=True)
 
 
-@pytest.mark.parametrize("frames", ["every", "search", "samples"])
+@pytest.mark.parametrize("frames", [pytest.param("every", marks=pytest.mark.prove), "search", "samples"])
 def test_the_yield_curve_is_exact_where_it_says_so(footage: Path, tmp_path: Path, frames: str) -> None:
     report = build(footage, tmp_path / "sets", frames=frames, yield_curve=True)
     assert report.curve is not None

@@ -79,7 +79,7 @@ def test_a_still_shot_costs_what_it_costs_without_a_search(tmp_path: Path) -> No
     assert searched[BETWEEN] == 0
 
 
-@pytest.mark.parametrize("spent", [1, 12])
+@pytest.mark.parametrize("spent", [1, pytest.param(12, marks=pytest.mark.prove)])
 def test_a_decoder_that_is_killed_while_a_frame_is_asked_for_is_replaced_by_the_other_one(
     footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: int
 ) -> None:

@@ -195,6 +195,7 @@ def put_to_the_proof(kills: int, tmp_path: Path, environment: pytest.MonkeyPatch
         assert earlier in seen
 
 
+@pytest.mark.prove
 def test_a_push_that_is_killed_shows_no_half_artifact_and_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,14 +78,14 @@ def blip(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("recipe", "parts"),
     [
         ("clip-zero-shot", set()),
-        ("clip-none", {"encoder.safetensors"}),
+        pytest.param("clip-none", {"encoder.safetensors"}, marks=pytest.mark.prove),
         ("clip-batch", {"encoder.safetensors"}),
-        ("clip-module", {"head.safetensors"}),
+        pytest.param("clip-module", {"head.safetensors"}, marks=pytest.mark.prove),
         ("clip-temporal", {"head.safetensors"}),
-        ("blip-zero-shot", set()),
-        ("blip-batch", {"encoder.safetensors"}),
+        pytest.param("blip-zero-shot", set(), marks=pytest.mark.prove),
+        pytest.param("blip-batch", {"encoder.safetensors"}, marks=pytest.mark.prove),
         ("blip-module", {"head.safetensors"}),
-        ("blip-temporal", {"head.safetensors"}),
+        pytest.param("blip-temporal", {"head.safetensors"}, marks=pytest.mark.prove),
     ],
 )
 def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits(
@@ -131,7 +131,7 @@ def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_thos
     assert scorers == {f"clip-module/seed{seed}" for seed in range(3)}
 
 
-@pytest.mark.parametrize("recipe", ["clip-none", "clip-temporal"])
+@pytest.mark.parametrize("recipe", [pytest.param("clip-none", marks=pytest.mark.prove), "clip-temporal"])
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_path: Path, recipe: str) -> None:
     whole = train(recipe, "epochs=3", workdir=tmp_path / "whole").folder
     for epoch in (1, 2):
