@@ -10,6 +10,7 @@ RAY    := ray grpcio jsonschema jsonschema-specifications msgpack protobuf refer
 S3     := s3fs aiobotocore aiohttp aiohappyeyeballs aioitertools aiosignal attrs botocore frozenlist jmespath multidict propcache yarl \
           moto blinker boto3 cffi cryptography flask flask-cors pycparser responses s3transfer werkzeug xmltodict
 GOLDEN_BASE ?= HEAD^
+MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
 # cpu: PyTorch without CUDA, about 4 GB less (uv knows where those wheels are); cu126 and the like: another CUDA
 TORCH  ?=
 
@@ -49,9 +50,11 @@ peers: setup
 demo: setup     ## draw a small world, run the whole chain on it and compare the results with the truth
 	$(BIN)/ctxr demo
 
-# interpreters that tests start share what one has compiled, even where the environment forbids to keep it
+# interpreters that tests start share what one has compiled, even where the environment forbids to keep it; files that tests write, a
+# gigabyte of mostly small ones, lie in memory where there is room
 test: peers     ## run the tests, without the long proofs
-	PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(CURDIR)/$(PEERS) $(BIN)/python -m pytest -m "not prove" -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= PYTHONPATH=$(CURDIR)/$(PEERS) PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(BIN)/python -m pytest -m "not prove" \
+	  -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder -o tmp_path_retention_count=1
 
 check: setup    ## lint, check format, types and imports
 	$(BIN)/ruff check .
