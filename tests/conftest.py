@@ -67,14 +67,14 @@ def _judged(report: R) -> R:
 
 
 LONGEST = (
-    "test_ray",
-    "test_second_runs",
     "test_demo",
-    "test_every_command",
+    "test_second_runs",
+    "test_ray",
+    "test_accessible",
     "test_app_browser",
-    "test_merge",
-    "test_engines",
-    "test_rebuild",
+    "test_search",
+    "test_sides",
+    "test_build_sets",
 )
 """Modules whose tests take longest: they begin first, so that no process waits for another at the end."""
 
