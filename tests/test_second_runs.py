@@ -97,6 +97,16 @@ BEFORE = {
 }
 """Commands that come before a line."""
 
+PROOFS = (
+    *(f"export {name}" for name in ("hf", "webdataset", "croissant", "fiftyone", "mteb", "mmc4")),
+    "revise-labels cascade",
+    "regions of a release",
+    "revise-labels of a release",
+)
+"""Lines of verbs that have another line, which no later line builds on."""
+
+ROWS = [pytest.param(line, marks=pytest.mark.prove if line in PROOFS else ()) for line in LINES]
+
 BROKEN = {
     "rebuild": "sets/rebuilt",
     "export recipe": "sets/export-recipe",
@@ -219,14 +229,15 @@ class FirstRuns:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
+def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
     root = tmp_path_factory.mktemp("second-runs")
+    proven = any(item.get_closest_marker("prove") for item in request.session.items if item.path == request.path)
     draw(root)
     with model_stub() as endpoint, pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         done = FirstRuns(root, endpoint, {})
         runs = dict[str, CountedRun]()
-        for line in LINES:
+        for line in (line for line in LINES if proven or line not in PROOFS):
             for words in BEFORE.get(line, ()):
                 assert counted_run(shlex.split(words)).code == 0
             if line in PEOPLE:
@@ -260,7 +271,7 @@ def second_run(first: FirstRuns) -> Iterator[SecondRun]:
         yield run
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", ROWS)
 def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: SecondRun, tmp_path: Path) -> None:
     before, run = first.files(), first.runs[line]
     assert (run.code, run.document["up_to_date"]) == (0, False)
@@ -271,7 +282,7 @@ def test_second_run_does_nothing(line: str, first: FirstRuns, second_run: Second
     assert 0 < again.calls <= SHARE * run.calls
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", ROWS)
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(line: str, first: FirstRuns) -> None:
     run, untouched = first.dry[line]
     assert (run.code, untouched) == (0, True)
