@@ -18,7 +18,7 @@ def test_photos_of_an_album_are_dealt_by_theme(tmp_path: Path) -> None:
     album.mkdir()
     photos = [one for one in sample_album(np.random.default_rng(3), 120) if not one.copy]
     for number, one in enumerate(photos):
-        Pillow.fromarray(render(one.scene, one.width, one.height)).save(album / f"p{number:03}.png")
+        Pillow.fromarray(render(one.scene, one.width // 4, one.height // 4)).save(album / f"p{number:03}.png")
     names = [f"p{number:03}" for number in range(len(photos))]
     file = boxes(tmp_path, *((name, "Bagel" if int(name[1:]) % 5 else "Man", WHOLE) for name in names))
     build(album, tmp_path / "sets", sources=(str(album),), splits=file, sample="all", set_size=3, keep_leaks=True)
