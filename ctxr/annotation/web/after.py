@@ -24,7 +24,8 @@ class ExitQuestions(Endpoints):
     def show(self, request: Request) -> Response:
         """The questions; to work for who has none to answer, or was not led here when it was done."""
         session = self.pages.session(request)
-        if request.query_params.get("key") != self.pages.exit_key(session.worker):
+        key = self.pages.exit_key(session.worker)
+        if request.query_params.get("key") != key or not self.pages.agreed(session.worker):
             return self.pages.go("/next?more=1")
         return self._show(session, {})
 
@@ -37,7 +38,8 @@ class ExitQuestions(Endpoints):
         return self.pages.page("exit.html", 422 if problem else 200, csrf=csrf, **shown)
 
     def answer(self, request: Request, posted: Posted) -> Response:
-        """Keep the answers in the words of `exit.md`; each may be empty."""
+        """Keep the answers in the words of `exit.md`; each may be empty. Who was shown the form had agreed, so it is taken also where
+        the consent was changed since."""
         session = self.pages.session(request)
         given = {name: values[0].replace("\r\n", "\n").strip() for name, values in posted.items() if values}
         request.state.kept = [value for name, value in given.items() if name != "csrf" and value]

@@ -229,9 +229,8 @@ class Pages(SignedPages):
         return self.site.journal.stopped(worker) == WITHDRAWN
 
     def asks_exit(self, worker: str) -> bool:
-        """Whether the study has questions at the end that the worker, who agrees, has not seen."""
-        has_questions = bool(self.site.texts.exit_version) and self.agreed(worker)
-        return has_questions and not self.site.journal.exit_answers(worker)
+        """Whether the study has questions at the end that the worker has not answered."""
+        return bool(self.site.texts.exit_version) and not self.site.journal.exit_answers(worker)
 
     def exit_key(self, worker: str) -> str:
         """What opens the questions at the end to a worker whose work is done."""

@@ -163,7 +163,8 @@ class Prolific(Endpoints):
         has_withdrawn = self.pages.has_withdrawn(visit.worker)
         if has_withdrawn and not visit.ending and self.site.journal.given_by(visit.worker) <= visit.answers:
             return self.pages.message(_(_LEFT), [_("Please return your submission on Prolific.")])
-        if ending == "complete" and not visit.ending and self.pages.asks_exit(visit.worker):
+        is_asked = ending == "complete" and not visit.ending and self.pages.agreed(visit.worker)
+        if is_asked and self.pages.asks_exit(visit.worker):
             return self.pages.to_exit(visit.worker)
         by_choice = has_withdrawn and self.site.journal.block_of(visit.worker) is None
         kind = _ENDINGS["withdrawn" if by_choice else ending][0]  # who was blocked before is not paid for leaving

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from ctxr.annotation.study import StudyTexts, read_texts
-from tests.annotation.test_study import EXIT, EXIT_AR, folder_of
+from tests.annotation.test_study import CONSENT, EXIT, EXIT_AR, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import LANGUAGES, UNITS
+from tests.annotation.web.crowd import crowd as crowd_of
 from tests.annotation.web.reading import read
 from tests.annotation.web.test_sign_in_prolific import ENTAIL, entry, pays
 
@@ -53,6 +54,25 @@ def test_every_question_may_stay_empty_and_no_choice_is_made_up(make_crowd: Make
     assert page.form("/exit").send(visitor, q0="7", q9="x").status_code == 200
     assert kept(crowd) == [("Was it clear?", ""), ("What was hard?", "")]
     assert read(visitor.get("/next")).headline == "All done, thank you"
+
+
+def test_answers_are_shown_back_and_kept_also_where_the_consent_was_changed_before_they_were_sent(
+    make_crowd: MakeCrowd, tmp_path: Path
+) -> None:
+    before, old, page = done(make_crowd, tmp_path)
+    texts = read_texts(folder_of(tmp_path / "study", consent=CONSENT))
+    later = crowd_of(before.folder, [UNITS["entail"]], texts=texts)
+    try:
+        visitor = later.visitor()
+        visitor.cookies.update(old.cookies)
+        key = later.site.signer.digest("exit", later.worker("ada"))[:16]
+        assert read(visitor.get(f"/exit?key={key}")).headline == "About the study"
+        shown = read(page.form("/exit").send(visitor, q0="0", q1="a\u202eb"))
+        assert (shown.headline, kept(later)) == (TITLE, [])
+        assert read(shown.form("/exit").send(visitor, q1="a")).headline == "About the study"
+        assert kept(later) == [("Was it clear?", "Yes"), ("What was hard?", "a")]
+    finally:
+        later.close()
 
 
 def test_answers_in_another_language_are_kept_under_the_same_questions(make_crowd: MakeCrowd, tmp_path: Path) -> None:
