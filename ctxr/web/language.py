@@ -48,13 +48,20 @@ def N_(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as the language of the page writes it."""
+    """A number as the language of the page writes it, in its digits."""
     return _written(value, SPOKEN.get().locale)
+
+
+_ZEROS = {"latn": "0", "arab": "٠", "arabext": "۰", "beng": "০", "deva": "०", "mymr": "၀", "tibt": "༠"}
+"""The first of the ten digits of a numbering system."""
 
 
 @lru_cache(10_000)
 def _written(value: float, locale: Locale) -> str:
-    return format_decimal(value, locale=locale)
+    # Babel knows which digits a language is written with, and takes its separators, but writes 0 to 9
+    system = locale.default_numbering_system if locale.default_numbering_system in _ZEROS else "latn"
+    text = format_decimal(value, locale=locale, numbering_system=system)
+    return text.translate({ord("0") + digit: ord(_ZEROS[system]) + digit for digit in range(10)})
 
 
 def name_of_language(tag: str) -> str:

@@ -106,6 +106,17 @@ def test_a_later_file_adds_a_language_or_replaces_single_texts(tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize(
+    ("tag", "written"),
+    [("ar", "1,234.5"), ("ar_EG", "١٬٢٣٤٫٥"), ("fa", "۱٬۲۳۴٫۵"), ("hi", "1,234.5"), ("mr", "१,२३४.५")],
+)
+def test_numbers_are_written_in_the_digits_of_their_language(tag: str, written: str) -> None:
+    before = SPOKEN.set(PageLanguage(Locale.parse(tag), gettext.NullTranslations()))
+    found = number(1234.5)
+    SPOKEN.reset(before)
+    assert found == written
+
+
 def test_numbers_take_the_plural_of_their_language(tmp_path: Path) -> None:
     forms = "".join(
         f'msgstr[{place}] "{text}"\n'
