@@ -89,14 +89,15 @@ PROBLEM, COMMENT = "problem", "comment"
 CANNOT_TELL, BROKEN = "cannot_tell", "broken"
 
 
-def report_fields() -> tuple[Choice, Write]:
-    """What every page asks beside its own fields; with a problem, these may stay empty."""
+def report_fields(pictures: int = 1) -> tuple[Choice, Write]:
+    """What every page asks beside its own fields, with so many pictures; with a problem, these may stay empty."""
     options = (
         Option(CANNOT_TELL, _("I cannot tell"), _("no answer is right, or several are equally good")),
         Option(BROKEN, _("The picture is broken"), _("it is missing, cannot be recognised, or should not be here")),
     )
     told = Choice(PROBLEM, _("Something is wrong with this one"), options, optional=True)
-    return told, Write(COMMENT, _("Comment"), "", 1000, optional=True)
+    comment = _("Which image, and what is wrong?") if pictures > 1 else _("What is wrong?")
+    return told, Write(COMMENT, comment, "", 1000, optional=True)
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -115,7 +116,7 @@ class Form(msgspec.Struct, frozen=True):
     @property
     def asked(self) -> tuple[Field, ...]:
         """All fields of the page."""
-        return (*self.fields, *report_fields())
+        return (*self.fields, *report_fields(len(self.pictures)))
 
     def without_blanks(self, values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """Values without those of optional fields that were left empty; beside a problem, without those of the task."""

@@ -132,7 +132,30 @@ def test_a_round_is_counted_and_ends_with_thanks(make_crowd: MakeCrowd) -> None:
         form = read(page).form()
         sent = form.send(visitor, **{name: given[0] for name, given in form.offered.items()})
     assert read(sent).headline.endswith("a round")
-    assert "0 of 2" in visitor.get(read(sent).links[-1]).text
+    assert "0 of 1" in visitor.get(read(sent).links[-1]).text
+
+
+def test_no_round_is_longer_than_there_is_work(make_crowd: MakeCrowd) -> None:
+    questions = [replace(UNITS["retrieve"], id=f"u-{n}", truth=(IMAGES[1],), purpose="qualification") for n in (0, 1)]
+    crowd = make_crowd(
+        *questions, UNITS["entail"], UNITS["tag"], tasks=("entail", "tag"), protocol={"qualification": 1}
+    )
+    visitor, page = crowd.opened()
+    assert "0 of 20" in page.text  # how many are left for whom is known after practice
+    page.form().send(visitor, pick=page.form().offered["pick"][1])
+    for count in (1, 2):
+        shown = visitor.get("/next")
+        assert f"{count} of 3" in shown.text
+        form = read(shown).form()
+        form.send(visitor, **{name: given[0] for name, given in form.offered.items()})
+
+
+@pytest.mark.parametrize(("task", "where"), [("tag", True), ("entail", False)])
+def test_who_reports_a_problem_is_asked_which_image_where_there_are_several(
+    make_crowd: MakeCrowd, task: str, where: bool
+) -> None:
+    _, _, page = opened(make_crowd, UNITS[task])
+    assert ("Which image, and" in page.text, "What is wrong?" in page.text) == (where, not where)
 
 
 def test_who_takes_a_break_gives_the_page_to_somebody_else(make_crowd: MakeCrowd) -> None:
