@@ -31,7 +31,8 @@ class OwnAnswers(Endpoints):
             link = self.site.signer.sign(LeaseLink(given.lease.token, session.worker))
             unit = LeasedUnit(self.pages, given.lease, session, f"{self.pages.at}/w/{link}")
             rows.append({"unit": unit, "said": _said(unit, given), "pictures": _pictures(unit, given), "given": given})
-        return self.pages.page("answers.html", title=_("Your last answers"), rows=rows, told=self.pages.news(session))
+        shown = {"rows": rows, "told": self.pages.news(session), "saved": "saved" in request.query_params}
+        return self.pages.page("answers.html", 200, title=_("Your last answers"), **shown)
 
     def edit(self, request: Request) -> Response:
         """The page of an answer as it was sent."""
@@ -51,7 +52,7 @@ class OwnAnswers(Endpoints):
             if refused.problems:
                 return self.work.form(unit, values, refused.problems, "/correct")
             raise HttpProblem(409, _("This answer stays"), refused.message, kept=unit.texts(posted)) from refused
-        return self.pages.go("/answers")
+        return self.pages.go("/answers?saved=yes")
 
 
 def _said(unit: LeasedUnit, given: GivenAnswer) -> list[tuple[str, str]]:

@@ -40,8 +40,10 @@ def test_an_answer_is_seen_again_and_corrected_without_a_script(make_crowd: Make
     assert visitor.post("/check", data=check).json() == {"problems": [], "may_stand": False}
     wrong = form.send(visitor, description="the cat on the next image")
     assert (wrong.status_code, len(read(wrong).problems)) == (422, 1)
-    page = read(read(wrong).form().send(visitor, description=BETTER))
-    assert BETTER in page.text
+    saved = read(wrong).form().send(visitor, description=BETTER)
+    shown = [one.text.count('role="status"') for one in (saved, visitor.get("/answers"))]
+    page = read(saved)
+    assert (BETTER in page.text, shown) == (True, [1, 0])
     (answer,) = crowd.site.journal.answers()
     assert answer.values == {"description": (BETTER,)}
     assert BETTER in crowd.invited("ben").get("/next").text
