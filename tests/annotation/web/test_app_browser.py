@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import parse_qs
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -89,7 +90,7 @@ def test_an_image_is_described_with_the_keyboard_alone(make_crowd: MakeCrowd, sh
         expect(tab.locator("#f-description")).to_be_focused()
         tab.keyboard.type("which is folded, of the dog")
         tab.keyboard.press("Control+Enter")
-        expect(tab.locator("h1")).to_have_text("All done, thank you")
+        expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     (answer,) = crowd.site.journal.answers()
     assert answer.values["description"] == ("the left ear, which is folded, of the dog",)
 
@@ -133,7 +134,7 @@ def test_a_browser_counts_pastes_and_how_long_the_page_was_left(make_crowd: Make
         )
         text.fill(GOOD)
         tab.keyboard.press("Control+Enter")
-        expect(tab.locator("h1")).to_have_text("All done, thank you")
+        expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     (use,) = crowd.site.journal.page_use().values()
     assert (use.answers, use.pasted, use.left) == (1, 1, 1)
     assert 0.1 < use.seconds < 60
@@ -159,7 +160,7 @@ def test_an_image_is_found_with_the_keyboard_alone(make_crowd: MakeCrowd, show: 
         tab.keyboard.press("Enter")
         expect(chosen).to_have_attribute("id", "p-7")
         tab.keyboard.press("Enter")
-        expect(tab.locator("h1")).to_have_text("All done, thank you")
+        expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     assert crowd.site.journal.answers()[0].values["pick"] == (IMAGES[6],)
 
 
@@ -178,7 +179,7 @@ def test_a_problem_is_told_with_the_keyboard_alone(make_crowd: MakeCrowd, show: 
         tab.keyboard.type("3 is grey")
         expect(tab.locator(".tile input:checked")).to_have_attribute("id", "p-3")
         tab.keyboard.press("Control+Enter")
-        expect(tab.locator("h1")).to_have_text("All done, thank you")
+        expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     assert crowd.site.journal.answers()[0].values == {"problem": ("broken",), "comment": ("3 is grey",)}
 
 
@@ -202,7 +203,7 @@ def test_problems_are_told_while_typing_and_go_with_their_cause_or_for_a_reason(
         tab.fill("#f-reason", "these words stand on a sign")
         expect(tab.locator(".problems")).to_have_count(0)
         tab.click("#send")
-        expect(tab.locator("h1")).to_have_text("All done, thank you")
+        expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     assert crowd.site.journal.answers()[0].values == {
         "description": ("a dog as in the previous image",), "reason": ("these words stand on a sign",),
     }  # fmt: skip
@@ -275,7 +276,7 @@ def test_two_people_talk_and_one_shares_the_photo_on_accessible_pages(make_crowd
         expect(ada.locator("#presence")).to_contain_text("You have finished")
         ben.click("#finish-button")
         for tab in (ada, ben):
-            expect(tab.locator("h1")).to_have_text("All done, thank you")
+            expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     assert len(crowd.site.journal.answers()) == 2
 
 
@@ -284,7 +285,10 @@ def test_who_is_left_alone_is_told_and_gets_another_partner(make_crowd: MakeCrow
     with serving(crowd) as running:
         ada, ben = show(running, crowd, "ada"), show(running, crowd, "ben")
         chat(ada, ben, 2)
-        ben.click("text=Leave")
+        ben.evaluate("document.querySelector('[name=counted]').value = '1 2 3000'")
+        with ben.expect_request("**/leave") as request:
+            ben.click("text=Leave")
+        assert parse_qs(request.value.post_data or "")["counted"] == ["1 2 3000"]
         expect(ben.locator("h1")).to_contain_text("You have left")
         expect(ada.locator("#presence")).to_contain_text("partner has left")
         cleo = show(running, crowd, "cleo")
@@ -378,7 +382,7 @@ def test_a_phone_shows_one_image_at_full_width_and_steps_by_swipe(
             tab.locator(".steps a").nth(8).click()
             until(lambda: side.evaluate(seen) == [9])
             tab.click("#send")
-            expect(tab.locator("h1")).to_have_text("All done, thank you")
+            expect(tab.locator("h1")).to_have_text("Done for now, thank you")
     assert [one.values["pick"] for one in crowd.site.journal.answers()] == [(IMAGES[1],)] * (task == "retrieve")
 
 

@@ -82,7 +82,6 @@ const listen = async () => {
 const send = async (form) => {
   try {
     const body = new URLSearchParams(new FormData(form));
-    body.set("counted", say.elements.counted.value);
     const answer = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
     const told = await answer.json();
     tell(told.problems ?? []);
@@ -122,5 +121,6 @@ addEventListener("keydown", (event) => {
 });
 turns.scrollTop = turns.scrollHeight;
 count(say);
+addEventListener("formdata", (event) => event.formData.set("counted", say.elements.counted.value)); // leaving counts, too
 text.focus();
 listen();
