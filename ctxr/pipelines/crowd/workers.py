@@ -86,10 +86,10 @@ def _with_journal(report: WorkersReport, journal: Journal, config: Workers) -> W
 
 
 def _exit_table(said: list[ExitAnswer]) -> Table:
-    """How many answered each question at the end."""
-    asked = grouped(((one.version, one.number, one.question), one.answer != "") for one in said)
-    counts = tuple((version, text, len(given), sum(given)) for (version, _, text), given in sorted(asked.items()))
-    return Table("Questions at the end", ("version", "question", "asked", "answered"), counts)
+    """How many sent the form with each question at the end, and how many answered it."""
+    forms = grouped(((one.version, one.number, one.question), one.answer != "") for one in said)
+    counts = tuple((version, text, len(given), sum(given)) for (version, _, text), given in sorted(forms.items()))
+    return Table("Questions at the end", ("version", "question", "forms sent", "answered"), counts)
 
 
 def use_table(used: Mapping[str, PageUse]) -> Table:

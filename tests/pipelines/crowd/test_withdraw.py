@@ -330,6 +330,7 @@ def test_questions_at_the_end_are_counted_and_come_out_until_somebody_withdraws(
     assert len(rows) == 3
     report = run(Workers(workdir=work))
     assert report.exit is not None
+    assert report.exit.columns == ("version", "question", "forms sent", "answered")
     assert report.exit.rows == (("0a", "Clear?", 2, 2), ("0a", "Hard?", 2, 1))
     assert "Hard?" in CliRunner().invoke(app, ["workers", "-w", str(work)]).output
     run(Workers(workdir=work, withdraw=ODD))
