@@ -168,7 +168,10 @@ def _agreement(answered: AggregatedAnswers) -> Table:
             ("Krippendorff's alpha", alpha.value, alpha.low, alpha.high, alpha.votes),
         ):
             rows.append((f"{name}, {kind}", value, low, high, votes))
-    note = "retrievals; accuracy: of first votes, with a 95 % interval over workers; alpha: of all votes, over units and workers"
+    note = (
+        "retrievals; accuracy: of first votes, with a 95 % interval over workers; alpha: of all votes, over units and workers; "
+        "votes of blocked people are among them, as in ctxr aggregate"
+    )
     return Table("Agreement", ("figure", "value", "low", "high", "votes"), tuple(rows), note)
 
 
@@ -188,16 +191,19 @@ def _money(workdir: Path, journal: Journal, answered: AggregatedAnswers) -> Tabl
     return Table("Money", ("currency", "owed", "offered in all"), rows, note, digits=2)
 
 
-def unreachable_note(pool: str, units: Sequence[str]) -> str:
+def unreachable_note(pool: str, units: Sequence[str], journal: Journal) -> str:
     """What is said of open units of a pool that no enrolled worker may take."""
-    count = plural(len(units), "open unit")
-    return f"no enrolled worker may take {count} of pool {pool}, such as {units[0]}: invite more people with ctxr serve --invite"
+    count, links = plural(len(units), "open unit"), len(journal.workers()) + 1
+    return (
+        f"no enrolled worker may take {count} of pool {pool}, such as {units[0]}: invite more people "
+        f"(ctxr serve --invite {links} prints {links} links, a new one among them)"
+    )
 
 
 def _stuck(journal: Journal, now: datetime) -> Iterator[str]:
     """What cannot go on by itself."""
     for pool, units in journal.unreachable().items():
-        yield unreachable_note(pool, units)
+        yield unreachable_note(pool, units, journal)
     if note := unconfirmed_note(journal):
         yield note
     if overdue := journal.overdue(now):

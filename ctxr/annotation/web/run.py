@@ -53,6 +53,7 @@ class RunPages(SignedPages):
             found=found,
             parts=parts,
             total={
+            has_prolific=bool(self.site.studies),
                 name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
             },
             people=seen_workers(self.site.journal, answered, names),

@@ -408,8 +408,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
         with project_journal(config.workdir, config.database) as journal:
             unreachable = journal.unreachable() if journal else {}
             notes += [note] if (note := unconfirmed_note(journal)) else []
-    for pool, units in unreachable.items():
-        notes.append(unreachable_note(pool, units))
+            notes += [unreachable_note(pool, units, journal) for pool, units in unreachable.items() if journal]
     if blocked := counts["blocked"]:
         notes.append(f"votes of {plural(blocked, 'blocked worker')} are not counted (--keep-blocked counts them)")
     if workers["train"] and workers["eval"]:

@@ -143,6 +143,9 @@ def test_a_pause_gives_nobody_new_work_lets_them_finish_and_outlives_a_restart(m
     ada, page = crowd.opened()
     visitor = runner(crowd)
     assert read(visitor.get("/run")).form("/run/pause").send(visitor, do="pause").status_code == 200
+    paid = make_crowd(UNITS["describe"], studies={"pilot": pays()})
+    paid.site.journal.pause(True, paid.site.now())
+    assert ["Prolific" in read(one.get("/run")).text for one in (visitor, runner(paid))] == [False, True]
     waiting = crowd.invited("ben").get("/next")
     assert (waiting.status_code, 'data-again="15"' in waiting.text) == (200, True)
     assert "short break" in read(waiting).text
@@ -290,7 +293,8 @@ def test_what_is_stuck_is_named_with_its_reason(make_crowd: MakeCrowd) -> None:
     visitor = runner(crowd)
     assert "1 unit held" in read(visitor.get("/run")).text
     crowd.site.journal.change(crowd.worker("ben"), "blocked", "x", "requester", crowd.site.now())
-    assert "1 open unit" in read(visitor.get("/run")).text
+    stuck = read(visitor.get("/run")).text
+    assert ("1 open unit" in stuck, "--invite 3 " in stuck) == (True, True)
 
 
 def test_who_comes_while_the_page_is_made_is_on_it(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
