@@ -93,7 +93,7 @@ _SENTENCES = {
     "same_words": N_("The text repeats the same words. Please describe what you see."),
     "mentions_other_images": N_(
         "“{mention}” points at other images. The reader may see them in another order: "
-        "please describe only what can be seen in the target."
+        "please describe only what can be seen in the marked one."
     ),
     "address": N_("Please leave out web addresses and describe what you see."),
     "repeats_yourself": N_("You have sent nearly the same text before. Please describe this image afresh."),

@@ -34,7 +34,8 @@ class Introduction(Endpoints):
         tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ACTS}
         agreed = self.pages.agreed(worker)
         shown = {"title": text.title, "text": text, "problems": problems, "csrf": None if agreed else tokens}
-        leave = tokens["withdraw"] if agreed or journal.done_by(worker) else ""
+        shown |= {"checks": False, "changed": has_begun and not agreed, "gets_code": self._is_owed(session)}
+        leave = tokens["withdraw"] if has_begun else ""
         told = self.pages.news(session)
         return self.pages.page("text.html", 422 if problems else 200, leave=leave, told=told, **shown)
 
@@ -91,6 +92,7 @@ class Introduction(Endpoints):
         text = self._text(INSTRUCTIONS.format(task)) if task in NAMES else None
         if text is None:
             raise HttpProblem(404, _("This page does not exist"))
-        told = self.pages.news(session)
-        page = self.pages.page("text.html", title=text.title, text=text, csrf=None, leave="", problems=(), told=told)
+        shown = {"title": text.title, "text": text, "told": self.pages.news(session)}
+        checks = self.site.attention and task == "retrieve"
+        page = self.pages.page("text.html", 200, csrf=None, leave="", changed=False, checks=checks, **shown)
         return self.pages.remember(page, session._replace(shown=" ".join(sorted({*session.shown.split(), task}))))

@@ -92,7 +92,7 @@ class Site:
         anybody: anyone with the address may enrol with a name. studies: on Prolific, by the name in their address.
         tasks: what is served; None for everything in the journal. bundle: answers in a round.
         rate: requests a second of one worker; 0 = no limit. language: tag of that of the descriptions. languages: of the pages.
-        texts: what people read before they work. workdir: the project.
+        texts: what people read before they work. workdir: the project. attention: some texts only name the image to choose.
     """
 
     journal: Journal
@@ -111,6 +111,7 @@ class Site:
     languages: Sequence[PageLanguage] = (ENGLISH,)
     texts: StudyTexts = field(default_factory=StudyTexts)
     workdir: Path = Path("work")
+    attention: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)

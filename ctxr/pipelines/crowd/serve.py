@@ -169,6 +169,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         texts,
         config.workdir,
     )
+        bool(everything[0].protocol.attention_every),
     waiting = _waiting(site, journal.progress())
     _tell(site, waiting, config, progress)
     people = people_needed(units.values(), everything[0].protocol, pictures)
