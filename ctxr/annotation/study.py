@@ -63,6 +63,13 @@ class StudyTexts:
     contact: str = ""
     exit_version: str = ""
 
+    def untranslated(self, language: str, tasks: Sequence[str]) -> list[str]:
+        """The texts of a study with these tasks that readers of a language get in English, where they get others in their own."""
+        shown = {name: self.page(name, language) for name in (CONSENT, *map(INSTRUCTIONS.format, tasks), EXIT)}
+        code = language.partition("-")[0]
+        is_own = {name: page.language.partition("-")[0] == code for name, page in shown.items() if page}
+        return [name for name, own in is_own.items() if not own] if any(is_own.values()) else []
+
     def page(self, name: str, language: str = "en") -> StudyPage | None:
         """The text of that name in a language, such as pt-BR, or pt; else the English one, whose file names none; None without one."""
         names = (f"{name}.{language}", f"{name}.{language.partition('-')[0]}", name)

@@ -25,6 +25,7 @@ from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.study import STUDY, read_texts
+from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
@@ -35,7 +36,7 @@ from ctxr.engine.next_step import applied
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.state import DECISIONS, read_state
-from ctxr.errors import CtxrError, DataError, UsageError, plural
+from ctxr.errors import CtxrError, DataError, UsageError, plural, some
 from ctxr.pipelines.crowd.config import ReviewReport, RunningServer, Serve, ServeReport
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import SERVED, TASKS
@@ -168,15 +169,14 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> OpenSite:
         languages,
         texts,
         config.workdir,
-    )
         bool(everything[0].protocol.attention_every),
+    )
     waiting = _waiting(site, journal.progress())
     _tell(site, waiting, config, progress)
     people = people_needed(units.values(), everything[0].protocol, pictures)
     if 0 < config.invite < people["all"]:
-        progress.warn(
-            f"{plural(config.invite, 'person', 'people')} invited; it takes {people['all']} to collect all votes"
-        )
+        invited = plural(config.invite, "person", "people")
+        progress.warn(f"{invited} invited; it takes {people['all']} to collect all votes")
     return OpenSite(site, waiting, people)
 
 
@@ -197,7 +197,8 @@ def languages_of(config: Serve) -> list[PageLanguage]:
 
 
 def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progress) -> None:
-    """Warn where no unit is open, of answers that Prolific does not confirm, and of a study without a consent."""
+    """Warn where no unit is open, of answers that Prolific does not confirm, and of a study without a consent or with texts
+    that are translated in part."""
     if not waiting:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(site.journal):
@@ -206,6 +207,12 @@ def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progr
         tell = progress.warn if site.studies or site.anybody else progress.note
         where = study_folder(config) / "consent.md"
         tell(f"people are not asked for consent: write the information about the study into {where}")
+    for tag in (one.tag for one in site.languages):
+        if lacking := site.texts.untranslated(tag, site.tasks or NAMES):
+            own = f"{study_folder(config) / lacking[0]}.{tag}.md"
+            progress.warn(
+                f"readers of {tag} get {some(lacking)} in English: write {own}, or leave {tag} out of --languages"
+            )
 
 
 def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:

@@ -193,9 +193,11 @@ def test_a_study_says_where_nobody_is_asked_for_consent_and_not_to_one_who_label
         site, *_ = open_site(Serve(workdir=work, **options), "http://here", told)
         site.journal.close()
         site.identities.close()
-        found = [[one for one in said if "consent" in one] for said in (told.warnings, told.notes)]
+        found = [[one for one in said if "asked for consent" in one] for said in (told.warnings, told.notes)]
         assert [len(said) for said in found] == ([0, 0] if written else [warned, noted])
         assert all(str(work / "study" / "consent.md") in one for said in found for one in said)
+        partly = [one for one in told.warnings if "--languages" in one]
+        assert [f"{work / 'study' / 'consent'}.ar.md" in one for one in partly] == [True] * written
         assert bool(site.texts.version) == written
         assert site.texts.page("instructions-review") is not None
         (work / "study").mkdir(exist_ok=True)
