@@ -195,6 +195,12 @@ class Journal(JournalReader):
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
         """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
+    def left(self, worker: str, tasks: Collection[str] | None, most: int) -> int:
+        """How many units of `tasks` there are for the worker now, `most` at most; `most` in a qualification round."""
+        with self._reading() as tx:
+            row = worker_state.require(tx, worker)
+            return dealing.left(tx, row, tasks, most) if dealing.examined(row) else most
+
 
         An answer after the lease expired is accepted until its place is given to another worker. Raises NotAllowed: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.

@@ -5,6 +5,7 @@ import re
 import socket
 
 import pytest
+from msgspec.structs import replace
 
 from ctxr.annotation.records import Unit
 from ctxr.errors import CtxrError
