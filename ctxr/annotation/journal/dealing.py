@@ -139,7 +139,8 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     if tx.row(_IN_HANDS, sources=fresh, **leasing.suit_parameters(row, "work", wider)) is not None:
         others = N_("Other people are working on the remaining tasks. Please come back in a few minutes.")
         return NoWork("wait", others)
-    return NoWork("nothing_left", N_("There are no tasks left for you. Thank you for your work."))
+    later = N_("There is nothing for you to do now, and you need not wait. If you come back later, there may be more.")
+    return NoWork("nothing_left", later)
 
 
 def reclaim(tx: Transaction) -> None:

@@ -150,7 +150,7 @@ def leased_unit(
 
 
 _TITLES = {
-    "nothing_left": N_("All done, thank you"),
+    "nothing_left": N_("Done for now, thank you"),
     "blocked": N_("Thank you for your work"),
     "screened_out": N_("Thank you for trying"),
     "withdrawn": N_("You have withdrawn from this study"),

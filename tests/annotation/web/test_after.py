@@ -42,9 +42,9 @@ def test_the_questions_come_when_the_work_is_done_and_once(make_crowd: MakeCrowd
     form = page.form("/exit")
     assert form.offered["q0"] == ["0", "1", ""]
     after = read(form.send(visitor, q0="1", q1=HOSTILE))
-    assert after.headline == "All done, thank you"
+    assert after.headline == "Done for now, thank you"
     assert kept(crowd) == [("Was it clear?", "Not <b>always</b>"), ("What was hard?", HOSTILE)]
-    assert read(visitor.get("/exit")).headline == "All done, thank you"
+    assert read(visitor.get("/exit")).headline == "Done for now, thank you"
     form.send(visitor, q0="0", q1="again")
     assert kept(crowd)[0][1] == "Not <b>always</b>"
 
@@ -53,7 +53,7 @@ def test_every_question_may_stay_empty_and_no_choice_is_made_up(make_crowd: Make
     crowd, visitor, page = done(make_crowd, tmp_path)
     assert page.form("/exit").send(visitor, q0="7", q9="x").status_code == 200
     assert kept(crowd) == [("Was it clear?", ""), ("What was hard?", "")]
-    assert read(visitor.get("/next")).headline == "All done, thank you"
+    assert read(visitor.get("/next")).headline == "Done for now, thank you"
 
 
 def test_answers_are_shown_back_and_kept_also_where_the_consent_was_changed_before_they_were_sent(

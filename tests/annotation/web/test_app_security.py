@@ -120,7 +120,7 @@ def test_a_partner_gets_the_photo_after_the_share_and_not_before_and_both_finish
     first.form("/share").send(ada)
     assert ben.get(photo).status_code == 200
     first.form("/finish").send(ada)
-    assert read(read(ben.get(rooms[1])).form("/finish").send(ben)).headline == "All done, thank you"
+    assert read(read(ben.get(rooms[1])).form("/finish").send(ben)).headline == "Done for now, thank you"
     assert [answer.unit for answer in crowd.site.journal.answers()] == ["u-dialogue"] * 2
 
 

@@ -35,7 +35,7 @@ def test_a_choice_is_made_without_a_script_and_stored(
     sent = form.send(visitor, **{field: form.offered[field][0]})
     (answer,) = crowd.site.journal.answers()
     assert (answer.unit, answer.worker, answer.values[field]) == (UNITS[task].id, crowd.worker("ada"), stored)
-    assert read(sent).headline == "All done, thank you"
+    assert read(sent).headline == "Done for now, thank you"
 
 
 @pytest.mark.parametrize("task", UNITS)
@@ -49,8 +49,8 @@ def test_a_problem_is_told_without_a_script_and_nothing_else_is_asked_or_kept(ma
     )
     (answer,) = crowd.site.journal.answers()
     assert answer.values == {"problem": ("broken",), "comment": ("<b>grey</b>",)}
-    assert read(sent).headline == "All done, thank you"
-    assert read(crowd.invited("ben").get("/next")).headline != "All done, thank you"
+    assert read(sent).headline == "Done for now, thank you"
+    assert read(crowd.invited("ben").get("/next")).headline != "Done for now, thank you"
 
 
 def test_a_problem_that_is_refused_stays_as_it_was_told(make_crowd: MakeCrowd) -> None:
@@ -69,7 +69,7 @@ def test_a_description_is_written_without_a_script_and_its_retrieval_waits_for_s
     crowd = make_crowd(UNITS["describe"])
     ada, ben = crowd.invited("ada"), crowd.invited("ben")
     read(ada.get("/next")).form().send(ada, description=GOOD)
-    assert read(ada.get("/next")).headline == "All done, thank you"
+    assert read(ada.get("/next")).headline == "Done for now, thank you"
     assert GOOD in ben.get("/next").text
 
 
