@@ -33,7 +33,7 @@ def _may_return(journal: Journal) -> set[str]:
 
 def leaving(journal: Journal) -> list[WorkerState]:
     """The workers who asked to withdraw, whose data is still there."""
-    asked = {change.worker for change in journal.changes() if change.by == LEAVER and not change.undone}
+    asked = {one.worker for one in journal.changes() if one.by == LEAVER and one.after == "blocked" and not one.undone}
     return [state for state in journal.workers() if state.state == "blocked" and state.worker in asked]
 
 

@@ -41,7 +41,7 @@ class SeenWorker(NamedTuple):
 
     Attributes:
         name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
-        last: when they took or sent something (ISO 8601), or empty.
+        last: when they took or sent something (ISO 8601), or empty. declined: they declined a changed consent.
     """
 
     state: WorkerState
@@ -49,6 +49,7 @@ class SeenWorker(NamedTuple):
     reports: int
     holds: bool
     last: str
+    declined: bool
 
 
 def overview(
@@ -70,11 +71,12 @@ def seen_workers(journal: Journal, answered: AggregatedAnswers, names: Mapping[s
     """Everybody who enrolled, by when they last took or sent something, latest first."""
     activity, sent = journal.activity(), {answer.worker: answer.at for answer in answered.answers}
     reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
-    seen = []
+    seen, declined = [], journal.declined()
     for state in journal.workers():
         given, holds = activity.get(state.worker, ("", False))
         name = names.get(state.worker, state.worker)
-        seen.append(SeenWorker(state, name, reports[state.worker], holds, max(given, sent.get(state.worker, ""))))
+        last, has_declined = max(given, sent.get(state.worker, "")), state.worker in declined
+        seen.append(SeenWorker(state, name, reports[state.worker], holds, last, has_declined))
     return sorted(seen, key=lambda one: one.last, reverse=True)
 
 

@@ -162,7 +162,9 @@ def free(tx: Transaction, row: RowMapping, state: str) -> None:
 def unreachable(tx: Transaction) -> dict[str, tuple[str, ...]]:
     """By pool, ids of units that want another answer and that no active worker may take."""
     lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
-    workers = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
+    active = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
+    away = worker_state.declined(tx)
+    workers = [row for row in active if row["id"] not in away]
     for worker in workers:
         if not lacking:
             break

@@ -153,10 +153,24 @@ class Journal(JournalReader):
             return worker_state.state_of(worker_state.require(tx, worker))
 
     def agree(self, worker: str, version: str, language: str, now: datetime) -> None:
-        """Record that an enrolled worker agreed to a version of the consent, once."""
+        """Record that an enrolled worker agreed to a version of the consent, once; that they declined one is over then."""
         with self._writing(now) as tx:
+            tx.update(tables.change, {"worker": worker, "after": worker_state.DECLINED, "undone": 0}, undone=1)
             if tx.find(tables.consent, worker=worker, version=version) is None:
                 tx.insert(tables.consent, worker=worker, version=version, language=language, at=tx.now)
+
+    def decline(self, worker: str, now: datetime) -> None:
+        """Record that an active worker declined a changed consent; nothing for one who never enrolled."""
+        with self._writing(now) as tx:
+            row = tx.find(tables.worker, id=worker, state="active")
+            if row is not None and worker not in worker_state.declined(tx):
+                reason = "They declined the changed consent."
+                worker_state.change(tx, row, worker_state.DECLINED, reason, worker_state.LEAVER)
+
+    def has_begun(self, worker: str) -> bool:
+        """Whether a worker enrolled, under whatever consent."""
+        with self._reading() as tx:
+            return tx.find(tables.worker, id=worker) is not None
 
     def agreed(self, worker: str, version: str) -> bool:
         """Whether a worker agreed to a version of the consent."""
@@ -181,6 +195,12 @@ class Journal(JournalReader):
             raise LookupError(choice)
         return lease
 
+    def left(self, worker: str, tasks: Collection[str] | None, most: int) -> int:
+        """How many units of `tasks` there are for the worker now, `most` at most; `most` in a qualification round."""
+        with self._reading() as tx:
+            row = worker_state.require(tx, worker)
+            return dealing.left(tx, row, tasks, most) if dealing.examined(row) else most
+
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
         with self._reading() as tx:
@@ -195,12 +215,6 @@ class Journal(JournalReader):
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
         """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
-    def left(self, worker: str, tasks: Collection[str] | None, most: int) -> int:
-        """How many units of `tasks` there are for the worker now, `most` at most; `most` in a qualification round."""
-        with self._reading() as tx:
-            row = worker_state.require(tx, worker)
-            return dealing.left(tx, row, tasks, most) if dealing.examined(row) else most
-
 
         An answer after the lease expired is accepted until its place is given to another worker. Raises NotAllowed: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.

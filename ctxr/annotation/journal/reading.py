@@ -60,6 +60,11 @@ class JournalReader:
         with self._reading() as tx:
             return worker_state.block_of(tx, worker)
 
+    def declined(self) -> set[str]:
+        """The workers who declined a changed consent, and have not agreed to it since."""
+        with self._reading() as tx:
+            return worker_state.declined(tx)
+
     def given_by(self, worker: str) -> int:
         """Answers of a worker, those included that were deleted and are owed."""
         earned, row = tables.earned.c, tables.worker.c

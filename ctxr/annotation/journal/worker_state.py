@@ -21,11 +21,15 @@ RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
 
 LEAVER = "worker"
-"""The author of the block of somebody who asked to withdraw."""
+"""The author of the block of somebody who asked to withdraw, and of `DECLINED`."""
+
+DECLINED = "declined"
+"""What a worker has done who did not agree to a changed consent; their state stays, because they may agree later."""
 
 _CHANGE = tables.change.c
 _STANDS = _CHANGE.worker == bindparam("name"), _CHANGE.undone == 0
-_ASKED_TO_LEAVE = select(_CHANGE.number).where(*_STANDS, _CHANGE.by == LEAVER).limit(1)
+_ASKED_TO_LEAVE = select(_CHANGE.number).where(*_STANDS, _CHANGE.by == LEAVER, _CHANGE.after == "blocked").limit(1)
+_DECLINED = select(_CHANGE.worker).where(_CHANGE.after == DECLINED, _CHANGE.undone == 0)
 _BY_OTHERS = select(tables.change).where(*_STANDS, _CHANGE.by != LEAVER).order_by(_CHANGE.number.desc()).limit(1)
 
 
@@ -41,6 +45,11 @@ def standing(tx: Transaction, row: RowMapping) -> str:
     """The state in a worker's row; `withdrawn` also for one who asked to be."""
     is_leaving = row["state"] == "blocked" and bool(tx.column(_ASKED_TO_LEAVE, name=row["id"]))
     return "withdrawn" if is_leaving else str(row["state"])
+
+
+def declined(tx: Transaction) -> set[str]:
+    """The workers who declined a changed consent, and have not agreed to it since."""
+    return set(tx.column(_DECLINED))
 
 
 def block_of(tx: Transaction, worker: str) -> Change | None:
@@ -216,10 +225,12 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
-    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why."""
+    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why; or record that they declined."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)
+    if after == DECLINED:
+        return
     allowed = after == "allowed"
     tx.update(tables.worker, {"id": row["id"]}, state="active" if allowed else after, allowed=int(allowed))
     if "blocked" in (before, after):

@@ -26,22 +26,27 @@ class Introduction(Endpoints):
         return self._consent(self.pages.session(request))
 
     def _consent(self, session: Session, *problems: str) -> Response:
-        text, worker, journal = self._text(CONSENT), session.worker, self.site.journal
+        text, worker = self._text(CONSENT), session.worker
         if not worker or text is None or self.pages.has_withdrawn(worker):
             return self.pages.go("/next")
         # the version is in the token: who read another one is asked again
         form_token, version = self.site.signer.form_token, self.site.texts.version
         tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ACTS}
-        agreed = self.pages.agreed(worker)
+        agreed, has_begun = self.pages.agreed(worker), self.site.journal.has_begun(worker)
         shown = {"title": text.title, "text": text, "problems": problems, "csrf": None if agreed else tokens}
         shown |= {"checks": False, "changed": has_begun and not agreed, "gets_code": self._is_owed(session)}
         leave = tokens["withdraw"] if has_begun else ""
         told = self.pages.news(session)
         return self.pages.page("text.html", 422 if problems else 200, leave=leave, told=told, **shown)
 
+    def _is_owed(self, session: Session) -> bool:
+        """Whether they gave answers in a submission on Prolific, before the consent was changed."""
+        visit = self.site.identities.visit(session.submission) if session.platform == "prolific" else None
+        return visit is not None and self.site.journal.done_by(session.worker) > visit.answers
+
     def decide(self, request: Request, posted: Posted) -> Response:
-        """Enrol who agrees; who refuses is signed out, their submission is over unless they gave answers in it, and no other record is made
-        of it; who withdraws is asked once more."""
+        """Enrol who agrees; who refuses is signed out, their submission is over, and no other record is made of it unless they had begun;
+        who withdraws is asked once more."""
         session, act, text = self.pages.session(request), request.path_params["act"], self._text(CONSENT)
         if act not in ACTS or text is None:
             raise HttpProblem(404, _("This page does not exist"))
@@ -52,14 +57,15 @@ class Introduction(Endpoints):
         if act == "withdraw":
             return self._withdraw(session, posted)
         if act == "refuse":
-            lines = [_("You do not take part in this study."), _("If you change your mind, open your link again.")]
+            self.site.journal.decline(session.worker, self.site.now())
+            has_begun = self.site.journal.has_begun(session.worker)
+            kept = _("You get no more work. Your answers so far count, and what you have earned stays owed to you.")
+            refused = kept if has_begun else _("You do not take part in this study.")
+            lines = [refused, _("If you change your mind, open your link again.")]
             if session.platform == "prolific":
                 lines[1] = _("Please return your submission on Prolific.")
-                visit = self.site.identities.visit(session.submission)
-                has_answered = visit is not None and self.site.journal.done_by(session.worker) > visit.answers
-                if visit is not None:
-                    self.site.identities.end(visit.submission, "complete" if has_answered else DECLINED)
-                if has_answered:  # before the consent was changed: they get the code
+                self.site.identities.end(session.submission, "complete" if self._is_owed(session) else DECLINED)
+                if self._is_owed(session):
                     return self.pages.go("/next")
             return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
         if "agree" not in posted:

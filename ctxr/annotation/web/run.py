@@ -51,9 +51,9 @@ class RunPages(SignedPages):
             again=AGAIN_SECONDS,
             now=self.site.now(),
             found=found,
+            has_prolific=bool(self.site.studies),
             parts=parts,
             total={
-            has_prolific=bool(self.site.studies),
                 name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
             },
             people=seen_workers(self.site.journal, answered, names),

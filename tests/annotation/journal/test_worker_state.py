@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ctxr.annotation.confirmation import leaving
+from ctxr.annotation.journal.dealing import STOPPED
 from ctxr.annotation.journal.results import NotAllowed, NoWork
 from ctxr.annotation.journal.worker_state import chance_below, deal_bundles, people_needed, pool_of, pool_shares
 from ctxr.annotation.protocol import Protocol
@@ -138,6 +140,27 @@ def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Open
         ("blocked", "allowed", "they were their own", "lead", True),
         ("allowed", "active", "to be sure", "lead", True),
     ]
+
+
+def test_who_declines_a_changed_consent_is_noted_once_until_they_agree_and_hides_no_other_change(
+    opener: Opener,
+) -> None:
+    sets = image_sets(1)
+    journal = opener([described(sets[0])], sets, workers="w1")
+    journal.decline("nobody", after(0))
+    assert (journal.declined(), journal.unreachable()) == (set(), {})
+    for minute in (1, 2):
+        journal.decline("w1", after(minute))
+    assert (journal.declined(), len(journal.changes()), state_of(journal, "w1").state) == ({"w1"}, 1, "active")
+    assert journal.unreachable() == {}  # nobody is left who could be told to come
+    journal.change("w1", "blocked", "spam", "lead", after(3))
+    journal.decline("w1", after(4))
+    block = journal.block_of("w1")
+    assert block is not None
+    assert (block.by, leaving(journal), journal.stopped("w1")) == ("lead", [], STOPPED["blocked"])
+    journal.change("w1", "undone", "by mistake", "lead", after(5))
+    journal.agree("w1", "v2", "en", after(6))
+    assert (journal.declined(), [one.undone for one in journal.changes()]) == (set(), [True] * 3)
 
 
 def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opener) -> None:

@@ -15,6 +15,7 @@ from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, START, UNITS, Crowd
 from tests.annotation.web.crowd import crowd as crowd_of
 from tests.annotation.web.reading import HtmlReader, read
+from tests.annotation.web.test_run import runner
 from tests.annotation.web.test_sign_in_prolific import ENTAIL, entry, pays
 from tests.annotation.web.test_work import GOOD
 
@@ -75,6 +76,17 @@ def test_nothing_of_the_study_is_shown_before_consent_and_a_changed_one_is_asked
         assert not [one for one in refused if "marked image" in one.text or "/picture/" in one.text]
         for path in ("/next", "/next?more=1", "/consent", "/instructions/describe"):
             assert read(visitor.get(path)).headline == TITLE
+        notices = ['class="prose notice"' in one.text for one in (ada.get("/consent"), visitor.get("/consent"))]
+        assert (notices, "completion code" in visitor.get("/consent").text) == ([False, True], False)
+        # who declines is shown to the researcher until they agree
+        declining = read(visitor.get("/consent"))
+        assert "you have earned" in declining.form("/refuse").send(visitor).text
+        visitor.cookies.update(ada.cookies)
+        declining.form("/refuse").send(visitor)
+        visitor.cookies.update(ada.cookies)
+        (change,) = later.site.journal.changes()
+        assert (change.worker, change.before, change.after) == (later.worker("ada"), "active", "declined")
+        assert read(runner(later).get("/run")).text.count("the changed consent") == 1
         # what was typed before waits until they agree
         assert read(visitor.post(link, data=body)).headline == TITLE
         lease = later.site.journal.lease(later.worker("ada"), later.site.now())
@@ -84,6 +96,7 @@ def test_nothing_of_the_study_is_shown_before_consent_and_a_changed_one_is_asked
         assert visitor.get(picture).status_code == 200
         versions = [before.site.texts.version, texts.version]
         assert later.site.journal.consents() == [(version, "en", 1) for version in versions]
+        assert (later.site.journal.declined(), later.site.journal.changes()[0].undone) == (set(), True)
     finally:
         later.close()
 
@@ -113,7 +126,7 @@ def test_the_journal_is_asked_once_about_who_agreed(
     page = agree(visitor)
     monkeypatch.setattr(crowd.site.journal, "agreed", None)
     assert visitor.get(page.images[0]).status_code == 200
-    assert read(page.form().send(visitor, description=GOOD)).headline == "All done, thank you"
+    assert read(page.form().send(visitor, description=GOOD)).headline == "Done for now, thank you"
 
 
 def test_who_refuses_is_signed_out_and_no_record_is_made(make_crowd: MakeCrowd, tmp_path: Path) -> None:
@@ -293,8 +306,11 @@ def test_a_changed_consent_comes_after_the_code_of_work_that_is_done_and_before_
             assert ("C1DONE" in shown.text, read(shown).headline == TITLE) == (code, not code)
         assert later.visits()[0].ending == ("complete" if code else "")
         if not code:  # who does not want to go on is paid for what they gave
-            declined = read(read(changed.get("/consent")).form("/refuse").send(changed))
+            page = changed.get("/consent")
+            assert ('class="prose notice"' in page.text, "completion code" in page.text) == (True, True)
+            declined = read(read(page).form("/refuse").send(changed))
             assert ("C1DONE" in declined.text, later.visits()[0].ending) == (True, "complete")
+            assert journal.declined() == {worker}
         if code:  # who comes again agrees before anything else, also where nothing is left
             again = read(changed.get(entry("second", visit="b")))
             assert (again.headline, "C2SECOND" in again.text) == (TITLE, False)
@@ -343,9 +359,16 @@ def test_instructions_come_before_the_first_page_of_each_task_and_can_be_read_ag
         page = read(form.send(visitor, verdict=form.offered["verdict"][0]))
     assert sorted(head.split()[-1] for head in heads) == ["conversation", "sentence"]
     assert links == {"/instructions/entail", "/instructions/review"}
-    assert read(visitor.get("/next")).headline == "All done, thank you"
+    assert read(visitor.get("/next")).headline == "Done for now, thank you"
     for task, status in (("entail", 200), ("nothing", 404), ("repeat", 404), ("entail.ar", 404), ("..%2fconsent", 404)):
         assert visitor.get(f"/instructions/{task}").status_code == status
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_texts_that_name_an_image_are_announced_where_they_come(make_crowd: MakeCrowd, attention: bool) -> None:
+    visitor = make_crowd(UNITS["retrieve"], texts=read_texts(None), attention=attention).invited("ada")
+    said = [visitor.get(f"/instructions/{task}").text.count("says which image") for task in ("retrieve", "tag")]
+    assert said == [attention, 0]
 
 
 def test_a_round_that_is_over_and_a_new_task_lead_to_work_again(make_crowd: MakeCrowd) -> None:
@@ -426,6 +449,6 @@ def test_the_contact_stands_at_the_foot_of_every_page(make_crowd: MakeCrowd, tmp
     visitor, _ = asked(crowd)
     agree(visitor)
     for path in ("/next", "/", "/consent", "/nowhere", f"/i/{crowd.site.signer.sign(Invitation('ben'))}"):
-        page = visitor.get(path).text
-        assert ("mailto:ada@example.org" in page, "/consent" in read(page).links) == (True, path != "/consent")
+        page = visitor.get(path)
+        assert ("mailto:ada@example.org" in page.text, "/consent" in read(page).links) == (True, path != "/consent")
     assert "mailto:" not in make_crowd(UNITS["describe"]).invited("ada").get("/next").text

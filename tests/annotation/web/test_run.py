@@ -176,11 +176,11 @@ def test_paid_work_ends_with_a_pause_that_lasts(make_crowd: MakeCrowd) -> None:
 def test_a_person_is_blocked_for_a_reason_and_that_is_undone(make_crowd: MakeCrowd) -> None:
     crowd = described(make_crowd)
     visitor, worker = runner(crowd), crowd.worker("ada")
+    shown = visitor.get(person(crowd)).text
+    assert (shown.count("<label for="), "placeholder" in shown) == (2, False)
     form = read(visitor.get(person(crowd))).form()
     for values in ({"do": "block", "text": " "}, {"do": "erase", "text": "x"}, {"do": "allow", "text": "\u202eabc"}):
         assert form.send(visitor, **values).status_code == 422
-    shown = visitor.get(person(crowd)).text
-    assert (shown.count("<label for="), "placeholder" in shown) == (2, False)
     refused = form.send(visitor, do="undo", text="a reason that is kept")
     assert (refused.status_code, "a reason that is kept" in refused.text) == (409, True)
     done = form.send(visitor, do="block", text=HOSTILE)
