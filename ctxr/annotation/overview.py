@@ -104,7 +104,7 @@ def _people(seen: Sequence[SeenWorker], now: datetime) -> Table:
     rows = tuple(
         (
             one.name,
-            "allowed" if one.state.allowed else one.state.state,
+            "declined" if one.declined else "allowed" if one.state.allowed else one.state.state,
             one.state.pool,
             one.state.answers,
             f"{one.state.right} of {checks}" if (checks := one.state.right + one.state.wrong) else None,
