@@ -86,7 +86,7 @@ def test_what_is_not_confirmed_is_asked_of_others_and_what_was_built_on_it_no_mo
     said: list[str] = []
     progress = Silent()
     monkeypatch.setattr(progress, "warn", said.append)
-    site = open_site(Serve(workdir=work), "http://x", progress).site
+    site = open_site(Serve(workdir=work, languages="en"), "http://x", progress).site
     site.journal.close()
     site.identities.close()
     assert said == [report.unconfirmed]
