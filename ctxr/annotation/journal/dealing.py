@@ -150,6 +150,13 @@ def reclaim(tx: Transaction) -> None:
         free(tx, row, "expired")
 
 
+def free_held(tx: Transaction, worker: str) -> None:
+    """Free the place that a worker holds, if any."""
+    if (lease := tx.find(tables.lease, worker=worker, state="live")) is not None:
+        free(tx, lease, "returned")
+        leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
+
+
 def free(tx: Transaction, row: RowMapping, state: str) -> None:
     """End a live lease without an answer, and with it its part in a talk."""
     if row["room"] is not None:

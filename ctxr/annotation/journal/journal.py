@@ -166,6 +166,7 @@ class Journal(JournalReader):
             if row is not None and worker not in worker_state.declined(tx):
                 reason = "They declined the changed consent."
                 worker_state.change(tx, row, worker_state.DECLINED, reason, worker_state.LEAVER)
+                dealing.free_held(tx, worker)
 
     def has_begun(self, worker: str) -> bool:
         """Whether a worker enrolled, under whatever consent."""
@@ -424,10 +425,9 @@ class Journal(JournalReader):
                 tx.update(tables.change, {"number": last["number"]}, undone=1)
                 after = last["before"]
             worker_state.change(tx, row, after, reason, by, undone=undone)
-            row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
-            if row["state"] == "blocked" and lease is not None:
-                dealing.free(tx, lease, "returned")
-                leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
+            row = worker_state.require(tx, worker)
+            if row["state"] == "blocked":
+                dealing.free_held(tx, worker)
             return worker_state.state_of(row)
 
     def withdraw(

@@ -44,8 +44,7 @@ def erase(tx: Transaction, worker: str, by: str, *, paid: bool) -> Withdrawal:
     What is owed to them stays until they were `paid`. Talks are deleted as a whole, and votes on their texts;
     the answers of others that are deleted stay owed, too.
     """
-    if (held := tx.find(tables.lease, worker=worker, state="live")) is not None:
-        dealing.free(tx, held, "returned")
+    dealing.free_held(tx, worker)
     row, number = worker_state.require(tx, worker), tx.last(tables.change.c.number) + 1
     own = tx.rows(select(tables.answer).where(_answer.worker == worker).order_by(_answer.number))
     given = [(msgspec.json.decode(one["payload"], type=Answer), _work(tx, one["unit"])) for one in own]

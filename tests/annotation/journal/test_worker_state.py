@@ -9,7 +9,7 @@ import pytest
 
 from ctxr.annotation.confirmation import leaving
 from ctxr.annotation.journal.dealing import STOPPED
-from ctxr.annotation.journal.results import NotAllowed, NoWork
+from ctxr.annotation.journal.results import Lease, NotAllowed, NoWork
 from ctxr.annotation.journal.worker_state import chance_below, deal_bundles, people_needed, pool_of, pool_shares
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
@@ -149,8 +149,10 @@ def test_who_declines_a_changed_consent_is_noted_once_until_they_agree_and_hides
     journal = opener([described(sets[0])], sets, workers="w1")
     journal.decline("nobody", after(0))
     assert (journal.declined(), journal.unreachable()) == (set(), {})
+    assert isinstance(journal.lease("w1", after(0)), Lease)
     for minute in (1, 2):
         journal.decline("w1", after(minute))
+    assert [held for _, held in journal.activity().values()] == [False]
     assert (journal.declined(), len(journal.changes()), state_of(journal, "w1").state) == ({"w1"}, 1, "active")
     assert journal.unreachable() == {}  # nobody is left who could be told to come
     journal.change("w1", "blocked", "spam", "lead", after(3))
