@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -19,7 +19,14 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import Connection, Engine, RowMapping, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.waiting import address_to_read
@@ -98,9 +105,7 @@ _insert = cache(sql.insert)
 
 @cache
 def _find(table: sql.Table, *names: str) -> sql.Executable:
-    # a state is written out: SQLite takes an index of some states only for a query in which it reads them
-    values: list[sql.BindParameter[object]] = [sql.bindparam(name, literal_execute=name == "state") for name in names]
-    return sql.select(table).where(*(table.c[value.key] == value for value in values))
+    return sql.select(table).where(*(table.c[name] == sql.bindparam(name) for name in names))
 
 
 @cache
@@ -131,6 +136,29 @@ _LOCK = 0x63747872
 _ADDRESS = "write it as postgresql://user:password@host/name, or give the path of a file"
 
 
+_MOST_TOGETHER = 16
+"""Writers that reach the disk together; then another program has its chance."""
+
+
+class _Group:
+    """Writers of one transaction in the database: each is undone alone if it raises, and all are on the disk when it ends, which takes
+    as long for many as for one."""
+
+    def __init__(self, begun: AbstractContextManager[Connection]) -> None:
+        self._begun, self.connection = begun, begun.__enter__()
+        self.size, self.over = 0, threading.Event()
+        self.failure: BaseException | None = None
+
+    def end(self) -> None:
+        """Commit, or undo all of it after a failure; `failure` says afterwards whether it is on the disk."""
+        try:
+            self._begun.__exit__(type(self.failure) if self.failure else None, self.failure, None)
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.over.set()
+
+
 class Database:
     """A database that accepts connections; `name` is how messages call it, without a password."""
 
@@ -139,6 +167,7 @@ class Database:
         self.sqlite = address.get_backend_name() == "sqlite"
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
         self._guard, self._queue = threading.Lock(), deque[threading.Event]()
+        self._group: _Group | None = None
         if not self.sqlite:
             pool: dict[str, Any] = {"pool_size": 16, "max_overflow": -1, "pool_pre_ping": True, "pool_use_lifo": True}
             try:
@@ -175,15 +204,41 @@ class Database:
             self._queue[0].set()
         try:
             admitted.wait()
-            with self.errors(), self._writer.begin() as connection:
-                if not self.sqlite:
-                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-                yield connection
+            with self.errors():
+                group = self._group = self._group or _Group(self._writer.begin())
+                run = group.connection.exec_driver_sql
+                try:
+                    if not self.sqlite and not group.size:
+                        run(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                    group.size += 1
+                    run("SAVEPOINT one")
+                    yield group.connection
+                    run("RELEASE SAVEPOINT one")
+                except BaseException as error:
+                    # of all, unless this one can be undone alone: a full disk may end the transaction
+                    group.failure = error
+                    with suppress(SQLAlchemyError):
+                        run("ROLLBACK TO SAVEPOINT one")
+                        run("RELEASE SAVEPOINT one")
+                        group.failure = None
+                    raise
         finally:  # also where the wait was interrupted: the next thread must be admitted
-            with self._guard:
-                self._queue.remove(admitted)
-                if self._queue:
-                    self._queue[0].set()
+            self._leave(admitted)
+        group.over.wait()
+        with self.errors():
+            if group.failure is not None:
+                raise group.failure
+
+    def _leave(self, admitted: threading.Event) -> None:
+        """Admit the next thread to the group, which ends where nobody waits."""
+        with self._guard:
+            is_admitted, group = self._queue[0] is admitted, self._group
+            self._queue.remove(admitted)
+            if is_admitted and group and (not self._queue or group.failure or group.size == _MOST_TOGETHER):
+                self._group = None
+                group.end()
+            if self._queue:
+                self._queue[0].set()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -268,7 +323,8 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get("writing", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        # by the driver: through SQLAlchemy it takes as long as a search
+        connection.connection.cursor().execute("BEGIN IMMEDIATE" if writing else "BEGIN").close()
 
     return engine
 

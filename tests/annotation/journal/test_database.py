@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,60 @@ def test_threads_share_one_journal(opener: Opener) -> None:
         thread.join()
     assert failures == []
     assert len({one.unit for one in journal.answers()}) == 8
+
+
+def write_together(database: Database, broken: str) -> dict[str, BaseException | None]:
+    """By name, what came of four writers who wait for a fifth; `broken` is run in the transaction of "c", who then fails."""
+    outcome: dict[str, BaseException | None] = {}
+    connections = set[sqlalchemy.Connection]()
+
+    def write(name: str) -> None:
+        try:
+            with database.writing() as connection:
+                connections.add(connection)
+                connection.execute(sqlalchemy.insert(metadata.tables["crowd_about"]).values(name=name, value=""))
+                if name == "a":
+                    deadline = time.monotonic() + 30
+                    while len(database._queue) < 5 and time.monotonic() < deadline:
+                        time.sleep(0.01)
+                if name == "c":
+                    connection.exec_driver_sql(broken)
+                    raise CtxrError("c cannot be stored")
+            outcome[name] = None
+        except CtxrError as error:
+            outcome[name] = error
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcde"]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    assert len(connections) == (1 if broken != "ROLLBACK" else 2)
+    return outcome
+
+
+def names_in(database: Database) -> set[str]:
+    about = metadata.tables["crowd_about"].c.name
+    with database.reading() as connection:
+        return set(connection.scalars(sqlalchemy.select(about).where(about != "schema")))
+
+
+def test_writers_reach_the_disk_together_and_one_who_fails_takes_nothing_from_the_others(
+    opener: Opener, address: str
+) -> None:
+    opener()
+    database = Database(address)
+    outcome = write_together(database, "SELECT 1")
+    assert {name for name, error in outcome.items() if error} == {"c"}
+    assert names_in(database) == set("abde")
+    database.close()
+
+
+def test_nobody_is_told_that_something_is_stored_if_the_database_undid_it_for_all(opener: Opener, address: str) -> None:
+    opener()
+    database = Database(address)
+    outcome = write_together(database, "ROLLBACK")
+    stored = {name for name, error in outcome.items() if error is None}
+    assert (stored, names_in(database)) == (set("de"), set("de"))
+    database.close()
