@@ -68,7 +68,7 @@ _PAUSE = NoWork(
 def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
-    lease = tx.find(tables.lease, worker=worker, state="live")
+    lease = leasing.held(tx, worker)
     if lease is not None:
         work = tx.get(tables.unit, id=lease["unit"])
         # a check of the worker belongs to every task
@@ -152,7 +152,7 @@ def reclaim(tx: Transaction) -> None:
 
 def free_held(tx: Transaction, worker: str) -> None:
     """Free the place that a worker holds, if any."""
-    if (lease := tx.find(tables.lease, worker=worker, state="live")) is not None:
+    if (lease := leasing.held(tx, worker)) is not None:
         free(tx, lease, "returned")
         leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
 

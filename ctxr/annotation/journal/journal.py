@@ -298,7 +298,7 @@ class Journal(JournalReader):
             count = row["answers"] - before
             if count >= bundle:
                 return "complete"
-            if tx.find(tables.lease, worker=worker, state="live") is not None:
+            if leasing.held(tx, worker) is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
@@ -396,9 +396,9 @@ class Journal(JournalReader):
     def unread(self, worker: str) -> list[tuple[int, str]]:
         """Number and text of each message that the worker has not put away, oldest first."""
         message = tables.message.c
-        query = select(message.number, message.text).where(leasing.UNREAD).order_by(message.number)
+        query = select(message.number, message.text).where(message.worker == worker, leasing.UNREAD)
         with self._reading() as tx:
-            return [(number, text) for number, text in tx.connection.execute(query, {"asker": worker})]
+            return [(number, text) for number, text in tx.connection.execute(query.order_by(message.number))]
 
     def put_away(self, worker: str, number: int, now: datetime) -> None:
         """Show a message no more; those of others stay."""

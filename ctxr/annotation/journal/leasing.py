@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, Text, and_, bindparam, cast, exists, insert, literal, not_, or_, select, text, update
+from sqlalchemy import RowMapping, and_, bindparam, cast, exists, insert, literal_column, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
@@ -24,9 +24,8 @@ unit, lease, exposure, answer = tables.unit.c, tables.lease.c, tables.exposure.c
 shown = tables.shown.c
 
 # written out: SQLite takes an index of some states only for a query in which it reads them
-_LIVE, _ANSWERED = (literal(state, literal_execute=True) for state in ("live", "answered"))
-LIVE = lease.state == _LIVE
-HOLDS = lease.state.in_([_LIVE, _ANSWERED])
+LIVE = lease.state == literal_column("'live'")
+HOLDS = lease.state.in_([literal_column("'live'"), literal_column("'answered'")])
 """The lease has a place in its unit."""
 
 SERVED = unit.live + unit.answers
@@ -79,21 +78,27 @@ SUITS = and_(
 """The unit belongs to the worker's part of the benchmark, they have not worked on it nor written what it shows, and, where the
 task requires it, have seen none of its pictures elsewhere. Its parameters: `suit_parameters`."""
 
-_CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(text(tables.BEGINS), SERVED, unit.shuffle).limit(1)
+_CANDIDATE = (
+    select(tables.unit).where(FREE, SUITS).order_by(literal_column(tables.BEGINS), SERVED, unit.shuffle).limit(1)
+)
 _TAKEN = and_(lease.unit == bindparam("name"), HOLDS)
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
 _SHOW = insert(tables.exposure).from_select(
     ["worker", "picture", "unit"],
-    select(cast(bindparam("asker"), Text), shown.picture, shown.unit).where(shown.unit == bindparam("name")),
+    select(cast(bindparam("asker"), exposure.worker.type), shown.picture, shown.unit).where(
+        shown.unit == bindparam("name")
+    ),
 )
-UNREAD = and_(tables.message.c.worker == bindparam("asker"), tables.message.c.read.is_(None))
-_SHOWN_WITH = (  # in one query: each page asks for it
-    select(unit.payload, tables.worker.c.answers, tables.message.c.number, tables.message.c.text)
-    .join_from(tables.unit, tables.worker, tables.worker.c.id == bindparam("asker"))
-    .outerjoin(tables.message, UNREAD)
-    .where(unit.id == bindparam("name"))
+_HELD = select(tables.lease).where(lease.worker == bindparam("asker"), LIVE)
+UNREAD = tables.message.c.read.is_(None)
+_LEASE = (  # in one query: each page asks for all of it
+    select(tables.lease, unit.payload, tables.worker.c.answers, tables.message.c.number, tables.message.c.text)
+    .join_from(tables.lease, tables.unit, unit.id == lease.unit)
+    .join(tables.worker, tables.worker.c.id == lease.worker)
+    .outerjoin(tables.message, and_(tables.message.c.worker == lease.worker, UNREAD))
+    .where(lease.token == bindparam("token"))
     .order_by(tables.message.c.number)
     .limit(1)
 )
@@ -158,10 +163,15 @@ def expose(tx: Transaction, worker: str, row: RowMapping) -> None:
     tx.connection.execute(_SHOW, {"asker": worker, "name": row["id"]})
 
 
+def held(tx: Transaction, worker: str) -> RowMapping | None:
+    """The live lease of a worker; None without one."""
+    return tx.row(_HELD, asker=worker)
+
+
 def by_token(tx: Transaction, token: str) -> RowMapping | None:
-    """The lease of a token, in whatever state; None for a token that never was."""
+    """The lease of a token, in whatever state, with its unit and its worker; None for a token that never was."""
     # no database can be asked for surrogates or zeros
-    return tx.find(tables.lease, token=token) if token.isascii() and token.isprintable() else None
+    return tx.row(_LEASE, token=token) if token.isascii() and token.isprintable() else None
 
 
 def read(tx: Transaction, token: str) -> Lease | None:
@@ -170,11 +180,10 @@ def read(tx: Transaction, token: str) -> Lease | None:
     if row is None:
         return None
     same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
-    found = tx.connection.execute(_SHOWN_WITH, {"name": row["unit"], "asker": row["worker"]}).mappings().one()
     order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
     draft = msgspec.json.decode(row["draft"] or "{}", type=dict[str, tuple[str, ...]])
-    message = None if found["number"] is None else (int(found["number"]), str(found["text"]))
-    return Lease(unit=unit_of(found), order=order, draft=draft, done=found["answers"], message=message, **same)
+    message = None if row["number"] is None else (int(row["number"]), str(row["text"]))
+    return Lease(unit=unit_of(row), order=order, draft=draft, done=row["answers"], message=message, **same)
 
 
 def unit_of(row: RowMapping) -> Unit:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, literal, select
+from sqlalchemy import RowMapping, bindparam, literal_column, select
 
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
@@ -27,7 +27,7 @@ LAST_EVENT = 2**63 - 1
 lease, room = tables.lease.c, tables.room.c
 
 # written out, as the states of a lease
-_IS_WAITING = room.state == literal("waiting", literal_execute=True)
+_IS_WAITING = room.state == literal_column("'waiting'")
 _WAITING = (
     select(tables.room)
     .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
