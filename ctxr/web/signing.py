@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,14 +23,14 @@ class Signer:
 
     def sign(self, content: tuple[str, ...]) -> str:
         """A token for an address or a cookie; equal content gives equal tokens, but for the purpose `session`."""
-        return str(self._serializer(self._purposes[type(content)]).dumps(list(content)))
+        return str(_serializer(self._key, self._purposes[type(content)]).dumps(list(content)))
 
     def read(self, kind: type[T], token: str) -> T | None:
         """The content; None if it was not signed here for that purpose, or a session ended (`SESSION_DAYS`)."""
         purpose = self._purposes[kind]
         age: dict[str, Any] = {"max_age": SESSION_DAYS * 24 * 60 * 60} if purpose == "session" else {}
         try:
-            return msgspec.convert(self._serializer(purpose).loads(token, **age), kind)
+            return msgspec.convert(_serializer(self._key, purpose).loads(token, **age), kind)
         except (BadData, msgspec.ValidationError):
             return None
 
@@ -41,6 +42,8 @@ class Signer:
         """The token of a form, for its session and the one address that it posts to."""
         return self.digest("form", nonce, address)[:32]
 
-    def _serializer(self, purpose: str) -> URLSafeSerializer | URLSafeTimedSerializer:
-        kind = URLSafeTimedSerializer if purpose == "session" else URLSafeSerializer
-        return kind(self._key, salt=purpose, signer_kwargs={"digest_method": hashlib.sha256})
+
+@cache
+def _serializer(key: bytes, purpose: str) -> URLSafeSerializer | URLSafeTimedSerializer:
+    kind = URLSafeTimedSerializer if purpose == "session" else URLSafeSerializer
+    return kind(key, salt=purpose, signer_kwargs={"digest_method": hashlib.sha256})
