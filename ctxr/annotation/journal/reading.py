@@ -20,6 +20,11 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 
+def _answers(tx: Transaction) -> list[Answer]:
+    payloads = tx.column(select(tables.answer.c.payload).order_by(tables.answer.c.number))
+    return [msgspec.json.decode(payload, type=Answer) for payload in payloads]
+
+
 @dataclass(eq=False)
 class JournalReader:
     """Reads a journal in transactions that wait for no writer. Workers are pseudonyms."""
@@ -158,18 +163,17 @@ class JournalReader:
 
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""
-        rows = self._rows(select(tables.answer.c.payload).order_by(tables.answer.c.number))
-        return [msgspec.json.decode(row["payload"], type=Answer) for row in rows]
+        with self._reading() as tx:
+            return _answers(tx)
 
     def answered(self) -> AggregatedAnswers:
         """Every answer with its unit and its set, without pictures and scores."""
         of = select(tables.answer.c.unit)
         with self._reading() as tx:
             rows = tx.rows(select(unit.payload).where(unit.id.in_(of)))
-            payloads = tx.column(select(tables.answer.c.payload).order_by(tables.answer.c.number))
+            answers = _answers(tx)
             sets = [msgspec.json.decode(one, type=ImageSet) for one in tx.column(select(tables.image_set.c.payload))]
         units = {one.id: one for one in map(leasing.unit_of, rows)}
-        answers = (msgspec.json.decode(payload, type=Answer) for payload in payloads)
         # PostgreSQL lets others write between two queries of a transaction
         known = tuple(one for one in answers if one.unit in units)
         return AggregatedAnswers(Path(), units, {one.id: one for one in sets}, answers=known)
