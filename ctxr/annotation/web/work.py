@@ -176,21 +176,24 @@ class Work(Endpoints):
         if not session.worker:
             return self.pages.go("/")
         self.pages.limit(self.site.workers, session.worker)
-        visit, done = self.prolific.visit(session), self.site.journal.done_by(session.worker)
+        return self._go_on(session, 0 if "more" in request.query_params else None)
+
+    def _go_on(self, session: Session, done: int | None) -> Response:
+        """To the next unit, after `done` answers; 0 where no round ends here, None where they are not counted yet."""
+        visit, answers_of = self.prolific.visit(session), self.site.journal.done_by
         agrees = self.pages.agreed(session.worker) or self.pages.has_withdrawn(session.worker)
         # a consent that has changed since keeps nobody from the code that they have earned
-        is_owed = visit is not None and (agrees or done > visit.answers or bool(visit.ending))
-        if visit is not None and is_owed and (ended := self.prolific.ended(session, visit)):
+        if (
+            visit is not None
+            and (agrees or visit.ending or answers_of(session.worker) > visit.answers)
+            and (ended := self.prolific.ended(session, visit))
+        ):
             return ended
         if not agrees:
             return self.pages.go("/consent")
-        if (
-            visit is None
-            and done
-            and done % self.site.bundle == 0
-            and "more" not in request.query_params
-            and not self.pages.has_withdrawn(session.worker)
-        ):
+        if visit is None and done is None:
+            done = answers_of(session.worker)
+        if visit is None and done and done % self.site.bundle == 0 and not self.pages.has_withdrawn(session.worker):
             thanks = ngettext(
                 "You have sent {count} answer, and it helps. Rest a little, or go on.",
                 "You have sent {count} answers, and each of them helps. Rest a little, or go on.",
@@ -306,7 +309,8 @@ class Work(Endpoints):
         if unit.is_practice:
             return self.pages.go(unit.path)
         try:
-            step = self.next(request)  # at once: a worker's browser would only come back to ask for it
+            # at once: a worker's browser would only come back to ask for it; what was sent before is counted already
+            step = self._go_on(unit.session, lease.done + (lease.state == "live"))
         except CtxrError:  # the answer is stored all the same
             return self.pages.go("/next")
         return step if isinstance(step, RedirectResponse) else self.pages.go("/next")

@@ -227,6 +227,14 @@ def test_who_asks_too_often_is_slowed_down_and_others_are_not(make_crowd: MakeCr
     assert ben.get("/next").status_code == 200
 
 
+def test_an_answer_is_one_request_also_where_it_leads_to_the_next_unit(make_crowd: MakeCrowd) -> None:
+    # three requests in a row: the redirect, the page, and what it sends
+    _, visitor, page = opened(make_crowd, UNITS["describe"], UNITS["entail"], rate=0.3)
+    form = page.form()
+    sent = visitor.post(form.action, data=form.fields | {"description": [GOOD]}, follow_redirects=False)
+    assert (sent.status_code, sent.headers["location"][:3]) == (303, "/w/")
+
+
 def test_an_address_that_asks_too_often_is_slowed_down(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(rate=0.01)
     visitor = crowd.visitor()
