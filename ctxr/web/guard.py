@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from urllib.parse import parse_qs
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,17 +18,18 @@ POLICY = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 
-_STEADY = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "cache-control": "no-store",
-}
-"""Headers of a response, unless it has its own."""
+_STEADY = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    (b"cache-control", b"no-store"),
+    (b"strict-transport-security", b"max-age=31536000"),
+]
+"""Headers of a response, unless it has its own; the last one with https alone."""
 
 
 class TooLarge(Exception):
@@ -110,11 +110,9 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _STEADY.items():
-                    headers.setdefault(name, value)
-                if self.https:
-                    headers.setdefault("strict-transport-security", "max-age=31536000")
+                own = {name for name, _ in message["headers"]}
+                steady = _STEADY[: None if self.https else -1]
+                message["headers"] += [header for header in steady if header[0] not in own]
             await send(message)
 
         wait = self.addresses.take((scope.get("client") or ("",))[0])

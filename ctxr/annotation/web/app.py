@@ -30,15 +30,16 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     work = Work(pages, prolific)
     chat, before, answers = Chat(pages, work, bell or UnitNotifier()), Introduction(pages), OwnAnswers(pages, work)
     run, after = RunPages(site), ExitQuestions(pages)
+    # what is asked for most stands first: the router tries one after the other
     shown: dict[str, Show] = {
+        "/w/{link}": work.show,
+        "/next": work.next,
         "/": sign_in.home,
         "/i/{token}": pages.invited,
         "/p/{study}": prolific.come,
         "/consent": before.consent,
         "/instructions/{task}": before.instructions,
         "/exit": after.show,
-        "/next": work.next,
-        "/w/{link}": work.show,
         "/answers": answers.show,
         "/w/{link}/correct": answers.edit,
         "/w/{link}/correct/picture/{key}": work.picture,
@@ -52,6 +53,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/static/{version}/{name}": pages.static.serve,
     }
     posted = {
+        "/w/{link}": work.answer,
         "/enter": sign_in.enter,
         "/i/{token}": pages.accept,
         "/consent/{act}": before.decide,
@@ -61,7 +63,6 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
         "/run/pause": run.pause,
         "/run/{token}": run.accept,
         "/run/person/{worker}": run.act,
-        "/w/{link}": work.answer,
         "/w/{link}/correct": answers.correct,
         "/w/{link}/stop": work.stop,
         "/w/{link}/talk/{step}": chat.act,

@@ -196,8 +196,8 @@ def application(
     async def take(act: Callable[[Request, Posted], Response], request: Request) -> Response:
         return await run_in_threadpool(act, request, await read_form(request))
 
-    routes = [Route(path, act, methods=["GET"]) for path, act in shown.items()]
-    routes += [Route(path, partial(take, act), methods=["POST"]) for path, act in posted.items()]
+    routes = [Route(path, partial(take, act), methods=["POST"]) for path, act in posted.items()]
+    routes += [Route(path, act, methods=["GET"]) for path, act in shown.items()]
     app = Starlette(routes=routes, exception_handlers=handlers)
     https = pages.base_url.startswith("https://")
     guarded = Guard(app, addresses, partial(too_fast, pages.problem), https)
