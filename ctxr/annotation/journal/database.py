@@ -25,7 +25,6 @@ from sqlalchemy.exc import (
     InterfaceError,
     NoSuchModuleError,
     OperationalError,
-    SQLAlchemyError,
 )
 
 from ctxr.annotation.protocol import Protocol
@@ -154,7 +153,7 @@ class _Group:
         try:
             self._begun.__exit__(type(self.failure) if self.failure else None, self.failure, None)
         except BaseException as error:
-            self.failure = error
+            self.failure = self.failure or error
         finally:
             self.over.set()
 
@@ -217,7 +216,7 @@ class Database:
                 except BaseException as error:
                     # of all, unless this one can be undone alone: a full disk may end the transaction
                     group.failure = error
-                    with suppress(SQLAlchemyError):
+                    with suppress(Exception):  # of a driver, too, that has lost its server
                         run("ROLLBACK TO SAVEPOINT one")
                         run("RELEASE SAVEPOINT one")
                         group.failure = None
@@ -251,7 +250,7 @@ class Database:
         """Raises CtxrError for what the database refuses."""
         try:
             yield
-        except (DBAPIError, sqlite3.Error) as error:
+        except (DBAPIError, sqlite3.Error, ConnectionError) as error:
             # while a connection is made, SQLAlchemy wraps no error of SQLite
             if self.sqlite or isinstance(error, sqlite3.Error):
                 code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None) or 0
@@ -374,6 +373,9 @@ _SERVER = (
 
 
 def _server_error(error: Any, name: str) -> CtxrError | None:
+    lost = CtxrError(f"PostgreSQL at {name} cannot be reached", hint="is it running, and are host and port right?")
+    if isinstance(error, ConnectionError):  # which pg8000 passes on from its socket
+        return lost
     # the SQLSTATE, however a driver tells it; empty where there is none
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     if code is None and error.orig is not None and error.orig.args and isinstance(error.orig.args[0], dict):
@@ -383,5 +385,5 @@ def _server_error(error: Any, name: str) -> CtxrError | None:
         if state.startswith(start):
             return CtxrError(f"PostgreSQL at {name} {meaning}", hint=hint)
     if error.connection_invalidated or (isinstance(error, (InterfaceError, OperationalError)) and not state):
-        return CtxrError(f"PostgreSQL at {name} cannot be reached", hint="is it running, and are host and port right?")
+        return lost
     return None
