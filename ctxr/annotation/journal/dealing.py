@@ -25,7 +25,6 @@ _IN_HANDS = (
 )
 _WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
 _SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
-_LEFT = select(func.count()).select_from(_SUITING.limit(bindparam("most")).subquery())
 OVERDUE = and_(leasing.LIVE, leasing.lease.expires <= bindparam("now"))
 _EXPIRED = select(tables.lease).where(OVERDUE).order_by(leasing.lease.expires, leasing.lease.token).limit(1)
 PAUSED = select(tables.about.c.value).where(tables.about.c.name == "paused")
@@ -123,11 +122,6 @@ def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -
             if is_due and (check := candidate(tx, row, purpose, None)) is not None:
                 return check
     return work
-
-
-def left(tx: Transaction, row: RowMapping, tasks: Collection[str] | None, most: int) -> int:
-    """How many units there are for this worker now, `most` at most."""
-    return int(tx.connection.scalar(_LEFT, {**leasing.suit_parameters(row, "work", tasks), "most": most}) or 0)
 
 
 def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ctxr.annotation.confirmation import readmit
 from ctxr.annotation.journal.identities import DECLINED, LEFT, Visit
-from ctxr.annotation.journal.results import Lease, NotAllowed
+from ctxr.annotation.journal.results import NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Invitation, Session
 from ctxr.web.language import N_, _, ngettext
@@ -144,15 +144,13 @@ class Prolific(Endpoints):
             raise HttpProblem(403, _("This submission is over"), _(_ONCE_MORE))
         return visit
 
-    def round(self, session: Session, lease: Lease) -> WorkRound:
-        """The round of a lease: the submission, or for who came another way as many answers as the site says; none is longer than there
-        is work."""
+    def round(self, session: Session, done: int) -> WorkRound | None:
+        """The round of this submission, after `done` answers of its worker; None for somebody who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
-        study = self.site.studies.get(visit.door) if visit else None
-        size, tasks = (study.bundle, study.tasks) if study else (self.site.bundle, self.site.tasks)
-        done = min(lease.done - visit.answers, size) if visit and study else lease.done % size
-        left = self.site.journal.left(lease.worker, tasks, size - done) + (lease.state == "live")
-        return WorkRound(done, max(1, min(size, done + left)))
+        if visit is None or visit.door not in self.site.studies:
+            return None
+        bundle = self.site.studies[visit.door].bundle
+        return WorkRound(min(done - visit.answers, bundle), bundle)
 
     def ended(self, session: Session, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""

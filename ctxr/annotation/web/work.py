@@ -14,7 +14,7 @@ from ctxr.annotation.study import INSTRUCTIONS
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.pages import Endpoints, FormView, Pages, Posted, ShownPicture
-from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
+from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific, WorkRound
 from ctxr.annotation.web.site import LeaseLink, Session
 from ctxr.annotation.wording import RULES, Problem
 from ctxr.errors import CtxrError
@@ -279,7 +279,8 @@ class Work(Endpoints):
     def around(self, unit: LeasedUnit) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
-            "round": self.prolific.round(unit.session, unit.lease),
+            "round": self.prolific.round(unit.session, unit.lease.done)
+            or WorkRound(unit.lease.done % self.site.bundle, self.site.bundle),
             "told": self.pages.told(unit.session, unit.lease.message),
             "stop": "" if unit.is_talk or unit.lease.state != "live" else f"{unit.here}/stop",
             "stop_csrf": unit.form_token("/stop"),

@@ -5,7 +5,6 @@ import re
 import socket
 
 import pytest
-from msgspec.structs import replace
 
 from ctxr.annotation.records import Unit
 from ctxr.errors import CtxrError
