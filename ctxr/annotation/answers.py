@@ -31,7 +31,7 @@ from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.platforms.label_studio import ExportedUnits, read_export
 from ctxr.annotation.project_journal import project_journal
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.pseudonyms import pseudonym, read_key
+from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import counts, most_answers, problems_of, task_of
@@ -384,13 +384,9 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
         client, file = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
         if DRY_RUN.get():
             raise DryRun(f"would fetch {plural(len(studies), 'study', 'studies')} from Prolific, and write {out}")
-        with project_journal(config.workdir, config.database) as journal:
-            gone = journal.withdrawn().workers if journal else frozenset()
-        key = read_key(private_folder(config.workdir))
-        rows = [row for study in studies for row in client.submissions(study)]
-        who = [str(row.get("participant_id") or row.get("participant")) for row in rows]
-        kept = [row for row, name in zip(rows, who, strict=True) if pseudonym(key, "prolific", name) not in gone]
-        write_bytes(file, pretty_json(sorted(kept, key=lambda row: row["id"])))
+        came = {visit.submission for visit in read_visits(private_folder(config.workdir))}
+        rows = (row for study in studies for row in client.submissions(study) if row["id"] in came)
+        write_bytes(file, pretty_json(sorted(rows, key=lambda row: row["id"])))  # of nobody who was deleted
     unconfirmed = ""
     if file is not None and config.platform_of == "prolific" and not DRY_RUN.get():
         submissions, written = prolific.read_submissions(file, studies), file.stat().st_mtime

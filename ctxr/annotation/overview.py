@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import AggregatedAnswers
-from ctxr.annotation.confirmation import leaving_notes, unconfirmed_note
+from ctxr.annotation.confirmation import leaving, leaving_notes, unconfirmed_note
 from ctxr.annotation.cost import FORECAST
 from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import Journal
@@ -41,7 +41,7 @@ class SeenWorker(NamedTuple):
 
     Attributes:
         name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
-        last: when they took or sent something (ISO 8601), or empty. declined: they declined a changed consent.
+        last: when they took or sent something (ISO 8601), or empty. standing: their state in words, `active` for who may work.
     """
 
     state: WorkerState
@@ -49,7 +49,7 @@ class SeenWorker(NamedTuple):
     reports: int
     holds: bool
     last: str
-    declined: bool
+    standing: str
 
 
 def overview(
@@ -71,12 +71,16 @@ def seen_workers(journal: Journal, answered: AggregatedAnswers, names: Mapping[s
     """Everybody who enrolled, by when they last took or sent something, latest first."""
     activity, sent = journal.activity(), {answer.worker: answer.at for answer in answered.answers}
     reports = Counter(answer.worker for answer in answered.answers if answer.values.get(PROBLEM))
-    seen, declined = [], journal.declined()
+    seen, declined, asked = [], journal.declined(), {state.worker for state in leaving(journal)}
     for state in journal.workers():
         given, holds = activity.get(state.worker, ("", False))
         name = names.get(state.worker, state.worker)
-        last, has_declined = max(given, sent.get(state.worker, "")), state.worker in declined
-        seen.append(SeenWorker(state, name, reports[state.worker], holds, last, has_declined))
+        standing = "allowed" if state.allowed else state.state.replace("_", " ")
+        if state.worker in asked or (state.state == "active" and state.worker in declined):
+            standing = "asked to withdraw" if state.worker in asked else "declined the changed consent"
+        holds = holds and state.worker not in declined  # they keep what they were given until its time is over
+        last = max(given, sent.get(state.worker, ""))
+        seen.append(SeenWorker(state, name, reports[state.worker], holds, last, standing))
     return sorted(seen, key=lambda one: one.last, reverse=True)
 
 
@@ -104,7 +108,7 @@ def _people(seen: Sequence[SeenWorker], now: datetime) -> Table:
     rows = tuple(
         (
             one.name,
-            "declined" if one.declined else "allowed" if one.state.allowed else one.state.state,
+            one.standing,
             one.state.pool,
             one.state.answers,
             f"{one.state.right} of {checks}" if (checks := one.state.right + one.state.wrong) else None,
@@ -193,19 +197,18 @@ def _money(workdir: Path, journal: Journal, answered: AggregatedAnswers) -> Tabl
     return Table("Money", ("currency", "owed", "offered in all"), rows, note, digits=2)
 
 
-def unreachable_note(pool: str, units: Sequence[str], journal: Journal) -> str:
+def unreachable_note(pool: str, units: Sequence[str]) -> str:
     """What is said of open units of a pool that no enrolled worker may take."""
-    count, links = plural(len(units), "open unit"), len(journal.workers()) + 1
     return (
-        f"no enrolled worker may take {count} of pool {pool}, such as {units[0]}: invite more people "
-        f"(ctxr serve --invite {links} prints {links} links, a new one among them)"
+        f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: invite more people, "
+        f"with a larger ctxr serve --invite or more places on Prolific"
     )
 
 
 def _stuck(journal: Journal, now: datetime) -> Iterator[str]:
     """What cannot go on by itself."""
     for pool, units in journal.unreachable().items():
-        yield unreachable_note(pool, units, journal)
+        yield unreachable_note(pool, units)
     if note := unconfirmed_note(journal):
         yield note
     if overdue := journal.overdue(now):

@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
 from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import Table as Tabular
@@ -68,6 +69,10 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         terminal.print(f"[cyan]hint:[/]  {plain_text(hint)}")
 
 
+class Document(Text):
+    """A text to be kept, such as `> FILE` does: nothing stands after it."""
+
+
 def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | None = None) -> None:
     """A result on stdout: its document for programs, or its blocks for people; and the command that comes next, if it is known."""
     if as_json:
@@ -93,6 +98,7 @@ def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | N
                 show_table(block)
             case _:
                 console().print(block)
+                step = None if isinstance(block, Document) else step
     if step:  # whole, however narrow the terminal: it is copied
         console().print(f"[bold]next:[/] {plain_text(step)}")
 

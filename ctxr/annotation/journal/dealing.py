@@ -165,12 +165,11 @@ def unreachable(tx: Transaction) -> dict[str, tuple[str, ...]]:
     lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
     active = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
     away = worker_state.declined(tx)
-    workers = [row for row in active if row["id"] not in away]
-    for worker in workers:
+    for worker in (row for row in active if row["id"] not in away):
         if not lacking:
             break
         for name in tx.column(_SUITING, **leasing.suit_parameters(worker, "work", None)):
             pool, seats = lacking.pop(name, ("", 1))
             lacking |= {name: (pool, seats - 1)} if seats > 1 else {}
-    pools = sorted({pool for pool, _ in lacking.values()} if workers else ())
+    pools = sorted({pool for pool, _ in lacking.values()} if active else ())
     return {pool: tuple(sorted(name for name in lacking if lacking[name][0] == pool)) for pool in pools}

@@ -166,7 +166,6 @@ class Journal(JournalReader):
             if row is not None and worker not in worker_state.declined(tx):
                 reason = "They declined the changed consent."
                 worker_state.change(tx, row, worker_state.DECLINED, reason, worker_state.LEAVER)
-                dealing.free_held(tx, worker)
 
     def has_begun(self, worker: str) -> bool:
         """Whether a worker enrolled, under whatever consent."""
@@ -195,12 +194,6 @@ class Journal(JournalReader):
         if lease is None:
             raise LookupError(choice)
         return lease
-
-    def left(self, worker: str, tasks: Collection[str] | None, most: int) -> int:
-        """How many units of `tasks` there are for the worker now, `most` at most; `most` in a qualification round."""
-        with self._reading() as tx:
-            row = worker_state.require(tx, worker)
-            return dealing.left(tx, row, tasks, most) if dealing.examined(row) else most
 
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
@@ -418,7 +411,8 @@ class Journal(JournalReader):
                 raise NotAllowed("withdrawn", f"{worker} has withdrawn, and their data was deleted.")
             after, undone = change, int(change == "undone")
             if undone:
-                undoable = select(tables.change).where(changes.worker == worker, changes.undone == 0)
+                theirs = changes.worker == worker, changes.after != worker_state.DECLINED
+                undoable = select(tables.change).where(*theirs, changes.undone == 0)
                 last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
                 if last is None:
                     raise NotAllowed("nothing_to_undo", f"The standing of {worker} was never changed.")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
 from scipy.special import betainc
-from sqlalchemy import RowMapping, bindparam, select
+from sqlalchemy import RowMapping, bindparam, exists, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction, stamp
@@ -29,7 +29,8 @@ DECLINED = "declined"
 _CHANGE = tables.change.c
 _STANDS = _CHANGE.worker == bindparam("name"), _CHANGE.undone == 0
 _ASKED_TO_LEAVE = select(_CHANGE.number).where(*_STANDS, _CHANGE.by == LEAVER, _CHANGE.after == "blocked").limit(1)
-_DECLINED = select(_CHANGE.worker).where(_CHANGE.after == DECLINED, _CHANGE.undone == 0)
+_WORKED_ON = exists().where(leasing.lease.worker == _CHANGE.worker, leasing.lease.began > _CHANGE.at)
+_DECLINED = select(_CHANGE.worker).where(_CHANGE.after == DECLINED, _CHANGE.undone == 0, ~_WORKED_ON)
 _BY_OTHERS = select(tables.change).where(*_STANDS, _CHANGE.by != LEAVER).order_by(_CHANGE.number.desc()).limit(1)
 
 
@@ -48,7 +49,7 @@ def standing(tx: Transaction, row: RowMapping) -> str:
 
 
 def declined(tx: Transaction) -> set[str]:
-    """The workers who declined a changed consent, and have not agreed to it since."""
+    """The workers who declined a changed consent, and have neither agreed to it nor worked under another since."""
     return set(tx.column(_DECLINED))
 
 
@@ -225,7 +226,7 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
-    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why; or record that they declined."""
+    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why; `DECLINED` leaves it as it is."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)

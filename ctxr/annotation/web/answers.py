@@ -23,7 +23,8 @@ class OwnAnswers(Endpoints):
     def show(self, request: Request) -> Response:
         """The worker's last answers."""
         session = self.pages.session(request)
-        if not session.worker or not self.pages.agreed(session.worker):
+        agreed = session.worker and self.pages.agreed(session.worker)
+        if not agreed or self.pages.has_withdrawn(session.worker):
             return self.pages.go("/next")
         self.pages.limit(self.site.workers, session.worker)
         rows = []
@@ -37,7 +38,8 @@ class OwnAnswers(Endpoints):
     def edit(self, request: Request) -> Response:
         """The page of an answer as it was sent."""
         unit = leased_unit(self.pages, request)
-        if (given := self.work.correctable(unit)) is None:
+        given = None if self.site.journal.stopped(unit.session.worker) else self.work.correctable(unit)
+        if given is None:
             raise HttpProblem(409, _("This answer stays"), _("This answer can no longer be changed."))
         return self.work.form(unit, given.answer.values, step="/correct")
 

@@ -34,7 +34,8 @@ class Introduction(Endpoints):
         tokens = {act: form_token(session.nonce, f"{act} {version}") for act in ACTS}
         agreed, has_begun = self.pages.agreed(worker), self.site.journal.has_begun(worker)
         shown = {"title": text.title, "text": text, "problems": problems, "csrf": None if agreed else tokens}
-        shown |= {"checks": False, "changed": has_begun and not agreed, "gets_code": self._is_owed(session)}
+        changed = has_begun and not agreed and self.site.journal.stopped(worker) is None
+        shown |= {"checks": False, "changed": changed, "gets_code": self._is_owed(session)}
         leave = tokens["withdraw"] if has_begun else ""
         told = self.pages.news(session)
         return self.pages.page("text.html", 422 if problems else 200, leave=leave, told=told, **shown)
@@ -58,14 +59,15 @@ class Introduction(Endpoints):
             return self._withdraw(session, posted)
         if act == "refuse":
             self.site.journal.decline(session.worker, self.site.now())
-            has_begun = self.site.journal.has_begun(session.worker)
+            has_begun = self.site.journal.has_begun(session.worker) and not self.site.journal.stopped(session.worker)
             kept = _("You get no more work. Your answers so far count, and what you have earned stays owed to you.")
             refused = kept if has_begun else _("You do not take part in this study.")
             lines = [refused, _("If you change your mind, open your link again.")]
             if session.platform == "prolific":
                 lines[1] = _("Please return your submission on Prolific.")
-                self.site.identities.end(session.submission, "complete" if self._is_owed(session) else DECLINED)
-                if self._is_owed(session):
+                is_owed = self._is_owed(session)
+                self.site.identities.end(session.submission, "complete" if is_owed else DECLINED)
+                if is_owed:
                     return self.pages.go("/next")
             return self.pages.remember(self.pages.message(_("Thank you for reading"), lines), self.pages.nobody())
         if "agree" not in posted:

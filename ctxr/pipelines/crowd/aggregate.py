@@ -404,13 +404,19 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
         serve, again = (command_in(config.workdir, verb) for verb in ("serve", "aggregate"))
         notes.append(f"{plural(waiting, 'description')} still without enough retrievals: {serve}, then {again} again")
     unreachable: dict[str, tuple[str, ...]] = {}
+    asked, blocked = 0, counts["blocked"]
     if config.input is None:
         with project_journal(config.workdir, config.database) as journal:
             unreachable = journal.unreachable() if journal else {}
+            asked = len(leaving(journal)) if journal else 0
             notes += [note] if (note := unconfirmed_note(journal)) else []
-            notes += [unreachable_note(pool, units, journal) for pool, units in unreachable.items() if journal]
-    if blocked := counts["blocked"]:
-        notes.append(f"votes of {plural(blocked, 'blocked worker')} are not counted (--keep-blocked counts them)")
+            notes += [unreachable_note(pool, units) for pool, units in unreachable.items()]
+    if asked:
+        notes.append(f"votes of {plural(asked, 'worker')} who asked to withdraw are not counted")
+    if blocked > asked:
+        notes.append(
+            f"votes of {plural(blocked - asked, 'blocked worker')} are not counted (--keep-blocked counts them)"
+        )
     if workers["train"] and workers["eval"]:
         notes.append(
             f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "

@@ -19,13 +19,12 @@ from ctxr.annotation.frozen_units import changes_to
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import TaskProgress
-from ctxr.annotation.journal.worker_state import people_needed
+from ctxr.annotation.journal.worker_state import LEADS_TO, people_needed
 from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.study import STUDY, read_texts
-from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.review import Review, make_review, review_signer
@@ -207,8 +206,10 @@ def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progr
         tell = progress.warn if site.studies or site.anybody else progress.note
         where = study_folder(config) / "consent.md"
         tell(f"people are not asked for consent: write the information about the study into {where}")
+    asked = set(site.journal.progress())
+    tasks = site.tasks or sorted(asked | {after for after, before in LEADS_TO.items() if before in asked})
     for tag in (one.tag for one in site.languages):
-        if lacking := site.texts.untranslated(tag, site.tasks or NAMES):
+        if lacking := site.texts.untranslated(tag, tasks):
             own = f"{study_folder(config) / lacking[0]}.{tag}.md"
             progress.warn(
                 f"readers of {tag} get {some(lacking)} in English: write {own}, or leave {tag} out of --languages"

@@ -41,7 +41,7 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
     def announce(done: Withdrawal) -> None:
         told.extend(_sentences(done, worker, list(built_with(workdir, (worker, *done.texts)))))
         if owed and paid:
-            told.extend(f"{row[4]:.2f} {row[5]} count as paid" for row in owed.rows if row[0] == worker)
+            told.extend(f"{row[4]:.2f} {row[5]} count as paid" for row in owed.rows if row[0] == worker and row[4])
         if owed and DRY_RUN.get():
             then = "\n".join([*told[1:], *([] if paid else owed_notes(workdir, owed, worker))])
             raise DryRun(f"would delete the data of {worker}", {"answers": done.answers, "then": then})
@@ -63,7 +63,7 @@ def withdraw(journal: Journal, workdir: Path, worker: str, by: str, *, paid: boo
 def owed_notes(workdir: Path, owed: Table, worker: str) -> list[str]:
     """What is said of a worker who withdraws and is to be paid."""
     pay = f"pay them, then {command_in(workdir, 'workers', '--withdraw', worker, '--paid')}"
-    return [f"{worker} is still owed {row[4]:.2f} {row[5]}: {pay}" for row in owed.rows if row[0] == worker]
+    return [f"{worker} is still owed {row[4]:.2f} {row[5]}: {pay}" for row in owed.rows if row[0] == worker and row[4]]
 
 
 def _sentences(done: Withdrawal, worker: str, built: Sequence[str]) -> Iterator[str]:

@@ -48,7 +48,9 @@ def run(config: Status, progress: Progress = SILENT) -> StatusReport:
 def _study(workdir: Path) -> Overview | None:
     """What people's answers have come to; None where nobody was served, or a database cannot be read without a password."""
     with suppress(CtxrError), project_journal(workdir) as journal:
-        names = read_names(private_folder(workdir))
+        names = dict[str, str]()
+        with suppress(CtxrError):
+            names = read_names(private_folder(workdir))
         return overview(workdir, journal, journal.answered(), datetime.now(UTC), names) if journal else None
     return None
 

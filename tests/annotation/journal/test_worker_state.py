@@ -149,20 +149,26 @@ def test_who_declines_a_changed_consent_is_noted_once_until_they_agree_and_hides
     journal = opener([described(sets[0])], sets, workers="w1")
     journal.decline("nobody", after(0))
     assert (journal.declined(), journal.unreachable()) == (set(), {})
-    assert isinstance(journal.lease("w1", after(0)), Lease)
     for minute in (1, 2):
         journal.decline("w1", after(minute))
-    assert [held for _, held in journal.activity().values()] == [False]
     assert (journal.declined(), len(journal.changes()), state_of(journal, "w1").state) == ({"w1"}, 1, "active")
-    assert journal.unreachable() == {}  # nobody is left who could be told to come
+    assert journal.unreachable() == {"any": ("describe-s0-0",)}
     journal.change("w1", "blocked", "spam", "lead", after(3))
     journal.decline("w1", after(4))
     block = journal.block_of("w1")
     assert block is not None
     assert (block.by, leaving(journal), journal.stopped("w1")) == ("lead", [], STOPPED["blocked"])
     journal.change("w1", "undone", "by mistake", "lead", after(5))
-    journal.agree("w1", "v2", "en", after(6))
-    assert (journal.declined(), [one.undone for one in journal.changes()]) == (set(), [True] * 3)
+    with pytest.raises(NotAllowed, match="never"):  # what they decided is theirs
+        journal.change("w1", "undone", "by mistake", "lead", after(5))
+    assert journal.declined() == {"w1"}
+    # the text that they agreed to is back
+    assert isinstance(journal.lease("w1", after(6)), Lease)
+    assert journal.declined() == set()
+    journal.decline("w1", after(7))
+    assert journal.declined() == {"w1"}
+    journal.agree("w1", "v2", "en", after(8))
+    assert (journal.declined(), [one.undone for one in journal.changes()]) == (set(), [True] * 4)
 
 
 def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opener) -> None:

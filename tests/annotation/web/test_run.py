@@ -294,7 +294,7 @@ def test_what_is_stuck_is_named_with_its_reason(make_crowd: MakeCrowd) -> None:
     assert "1 unit held" in read(visitor.get("/run")).text
     crowd.site.journal.change(crowd.worker("ben"), "blocked", "x", "requester", crowd.site.now())
     stuck = read(visitor.get("/run")).text
-    assert ("1 open unit" in stuck, "--invite 3 " in stuck) == (True, True)
+    assert ("1 open unit" in stuck, "ctxr serve --invite" in stuck) == (True, True)
 
 
 def test_who_comes_while_the_page_is_made_is_on_it(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 
 from ctxr.annotation.answers import run as import_answers
-from ctxr.annotation.artifacts import read_tasks
+from ctxr.annotation.artifacts import read_judgments, read_tasks
 from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.platforms.label_studio import sheet_of
 from ctxr.pipelines.crowd.aggregate import run as aggregate
-from ctxr.pipelines.crowd.config import Aggregate
+from ctxr.pipelines.crowd.config import Aggregate, Workers
 from ctxr.pipelines.crowd.export_tasks import run
+from ctxr.pipelines.crowd.workers import run as workers
 from ctxr.store.hashing import sha256_file
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.releases import draw_sets, write_release
@@ -52,6 +53,10 @@ def test_a_study_with_the_defaults_keeps_every_rule(tmp_path: Path) -> None:
     answer_projects(find)
     report = aggregate(Aggregate(workdir=tmp_path / "work", resamples=10))
     assert (report.violations, report.refused) == ((), {})
+    people = {answer.worker for answer in read_judgments(tmp_path / "work" / "judgments").answers}
+    statement = workers(Workers(workdir=tmp_path / "work", data_protection=True)).data_protection
+    for part in (f"{len(people)} people took", f"identity: {len(people)} rows", "- `judgments`", "deleted there"):
+        assert part in statement
     assert report.counts["queries"] == 18
     assert {unit.purpose for unit in read_tasks(find.folder()).units} == {"work", "gold"}
     for exported in (describe, find):

@@ -207,12 +207,14 @@ def test_who_is_on_prolific_keeps_the_submission_until_they_are_paid(
     assert files_with(private, "a" * 24) == set()
     # the same list brings nobody back, and Prolific's own leaves them out
     assert import_answers(taken).new == 0
-    rows = {name: {"id": name, "participant_id": name * 24, "status": "APPROVED"} for name in "ab"}
+    rows = {name: {"id": f"sub-{name * 24}", "participant_id": name * 24, "status": "APPROVED"} for name in "abc"}
     online = ProlificClient("secret", ADDRESS, Prolific(rows), lambda seconds: None)
     monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: online)
     (work / "tasks" / "describe" / "prolific" / "launched.json").write_text(json.dumps({"study": "study-1"}))
     import_answers(ImportAnswers(workdir=work, platform_of="prolific"))
-    assert [row["id"] for row in json.loads((private / "prolific-submissions.json").read_bytes())] == ["b"]
+    assert [row["participant_id"] for row in json.loads((private / "prolific-submissions.json").read_bytes())] == [
+        "b" * 24
+    ]
     assert {row.worker for row in read_judgments(work / "judgments").answers} == {two}
     assert files_with(work, "a" * 24) == set()
 
