@@ -69,7 +69,7 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         terminal.print(f"[cyan]hint:[/]  {plain_text(hint)}")
 
 
-class Document(Text):
+class TextDocument(Text):
     """A text to be kept, such as `> FILE` does: nothing stands after it."""
 
 
@@ -98,7 +98,7 @@ def show(document: object, blocks: Iterable[Block], as_json: bool, step: str | N
                 show_table(block)
             case _:
                 console().print(block)
-                step = None if isinstance(block, Document) else step
+                step = None if isinstance(block, TextDocument) else step
     if step:  # whole, however narrow the terminal: it is copied
         console().print(f"[bold]next:[/] {plain_text(step)}")
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.config import InitReport, RepeatReport
-from ctxr.cli.render import Block, Document, Sentences, Summary, plain_text
+from ctxr.cli.render import Block, Sentences, Summary, TextDocument, plain_text
 from ctxr.engine.report import SUMMARY, SetsReport, Table
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import (
@@ -173,7 +173,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
 def workers(report: WorkersReport) -> Iterator[Block]:
     """How good each worker is, and what was changed."""
     if report.data_protection:
-        yield Document(report.data_protection)
+        yield TextDocument(report.data_protection)
         return
     yield Sentences("changed", report.changed)
     yield Sentences("withdrawn", report.withdrawn)
