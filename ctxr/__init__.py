@@ -10,6 +10,7 @@ from ctxr.version import __version__
 _NAMES = {
     "ctxr.api.benchmark": ("load", "Benchmark", "Example"),
     "ctxr.api.evaluation": ("evaluate", "Results"),
+    "ctxr.api.agreement": ("agreement",),
     "ctxr.errors": ("CtxrError", "UsageError", "DataError", "UnfinishedError", "CtxrWarning"),
     "ctxr.api.verbs": (
         "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export", "push",

@@ -27,6 +27,7 @@ from ctxr.pipelines.crowd.config import (
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.finding.config import RunningSearch, SearchReport
 from ctxr.pipelines.inspection.config import (
+    AgreementReport,
     DiffReport,
     DoctorReport,
     ReportPage,
@@ -293,7 +294,20 @@ def artifact_diff(report: DiffReport) -> Iterator[Block]:
     """What came, went and changed, the first of each."""
     same = "different" if report.differ else "the same"
     yield Summary(f"{report.kind.replace('_', ' ')}: {same}", {"A": report.a, "B": report.b})
-    for table in report.tables.values():
+    yield from _firsts(report.tables)
+
+
+def agreement(report: AgreementReport) -> Iterator[Block]:
+    """How far people agree, and the first of each table."""
+    written = {"page": str(report.folder / "agreement.html")} if report.folder else {}
+    yield Summary(report.source, {name: f"{count:,}" for name, count in report.counts.items()} | written)
+    yield from _firsts(report.tables)
+    yield Sentences("notes", report.notes)
+
+
+def _firsts(tables: Mapping[str, Table]) -> Iterator[Block]:
+    """The first rows of each table."""
+    for table in tables.values():
         if (more := len(table.rows) - MOST_SHOWN) > 0:
             note = "; ".join([f"and {more:,} more, which --json names", *filter(None, [table.note])])
             table = replace(table, rows=table.rows[:MOST_SHOWN], note=note)

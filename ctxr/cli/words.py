@@ -33,6 +33,7 @@ LINES = {
     "diff": "Show what was added, removed and changed between two builds, datasets or evaluations, with intervals.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "run": "Repeat the commands whose results are stale, in order; never one that costs money or the time of people.",
+    "agreement": "Measure the agreement of anybody's votes, from a table or an export of Label Studio.",
     "init": "Write a commented ctxr.toml, from which every command in this folder reads its options.",
     "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
@@ -40,7 +41,7 @@ PANELS = {
     "Build": "init build-sets filter merge build-documents pairs run",
     "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
     "Models": "train eval listen regions search",
-    "Look and check": "status report stats shortcuts diff doctor demo",
+    "Look and check": "status report stats shortcuts diff agreement doctor demo",
     "Share": "export push pull rebuild verify",
 }
 """Commands in the order of help, by heading."""
@@ -65,6 +66,7 @@ EXAMPLES = {
     "search": 'ctxr search --text "a red kite"',
     "serve": "ctxr serve --invite 12",
     "diff": "ctxr diff work/sets work/filtered",
+    "agreement": "ctxr agreement votes.csv",
     "doctor": "ctxr doctor work/sets",
 }
 """Lines that run as typed, for commands that need an argument."""
@@ -106,7 +108,7 @@ FLAGS = {
 }
 """Switches of every command."""
 
-ONLY_LOOK = ("verify", "stats", "shortcuts", "search", "serve", "status", "diff", "doctor", "init", "demo")
+ONLY_LOOK = ("verify", "stats", "shortcuts", "search", "serve", "status", "diff", "agreement", "doctor", "init", "demo")
 """Commands that write no artifact, and need no --dry-run."""
 
 ARTIFACTS = ("dataset", "artifact")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from ctxr.metrics.proportions import LEVEL, Limits
 from ctxr.metrics.votes import Codes, Column, Doubles, Votes, factorise, gather
@@ -44,7 +45,7 @@ def cells(units: Codes, size: int, values: Codes, kinds: int) -> Cells:
     return Cells(codes.astype(np.int64), names // kinds, names % kinds)
 
 
-Level = Literal["nominal", "interval"]
+Level = Literal["nominal", "ordinal", "interval"]
 
 NO_PAIR = "no unit with two votes"
 NO_VARIATION = "no variation"
@@ -74,7 +75,7 @@ def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
     """Krippendorff's alpha (2011); units with one vote do not count.
 
     Args:
-        level: nominal (values are names), interval (numbers), or the difference of every two values [V, V], 0 for equals.
+        level: nominal (values are names), ordinal (ranks), interval (numbers), or the difference of every two values [V, V], 0 for equals.
 
     >>> from ctxr.metrics.votes import gather
     >>> two = gather(["a", "a", "b", "b"], ["x", "y", "x", "y"], [1, 1, 2, 3])
@@ -91,13 +92,16 @@ class PairedVotes:
     def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
         kept = votes.where(several[votes.units])
-        units, self._units = np.unique(kept.units, return_inverse=True)
-        workers, self._workers = np.unique(kept.workers, return_inverse=True)
+        units, codes = np.unique(kept.units, return_inverse=True)
+        workers, people = np.unique(kept.workers, return_inverse=True)
         self.size, self.crowd, self.count = len(units), len(workers), len(kept)
-        self._values, self._kinds = kept.values, len(kept.labels)
-        self._cells = cells(self._units, self.size, kept.values, self._kinds)
+        self._kinds, self._cells = len(kept.labels), cells(codes, self.size, kept.values, len(kept.labels))
+        ones, size = np.ones(self.count), len(self._cells.units)
+        # who is in which cell [C, W], and who judged which unit [U, W]: sums over votes are products with the weights of workers
+        self._held = sparse.csr_array((ones, (self._cells.of_votes, people)), shape=(size, self.crowd))
+        self._judged = sparse.csr_array((ones, (codes, people)), shape=(self.size, self.crowd))
         self._table = level if isinstance(level, np.ndarray) else None
-        self._numbers = kept.labels.astype(np.float64) if isinstance(level, str) and level == "interval" else None
+        self._numbers = _numbers(kept, level) if isinstance(level, str) and level != "nominal" else None
         if self._numbers is not None and self._numbers.size:
             # numbers far from 0 would lose their last digits in squares
             self._numbers -= self._numbers.mean()
@@ -112,7 +116,7 @@ class PairedVotes:
                 lag += 1
             self._left, self._right = np.concatenate(pairs, axis=1)
             self._distances = self._table[self._cells.values[self._left], self._cells.values[self._right]]
-        self._once = self._sums(np.ones(self.count))
+        self._once = self._sums(np.ones(self.crowd))
 
     def agreement(self) -> Agreement:
         """Alpha of the votes as they are."""
@@ -126,10 +130,9 @@ class PairedVotes:
 
         Copies of one vote are never compared with each other: they would agree by construction. None if undefined.
         """
-        weights = np.ones(self.count) if worker_weights is None else worker_weights[self._workers]
-        sizes, pairs, within = self._once if worker_weights is None else self._sums(weights)
+        held, (sizes, pairs, within) = self._once if worker_weights is None else self._sums(worker_weights)
         counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
-        counts = np.bincount(self._values, counted[self._units] * weights, self._kinds).astype(np.float64)
+        counts = np.bincount(self._cells.values, counted[self._cells.units] * held, self._kinds).astype(np.float64)
         # the same sum as `within` over all votes, by the number of votes for each value
         if self._table is not None:
             expected = float(counts @ self._table @ counts)
@@ -144,25 +147,31 @@ class PairedVotes:
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
         return 1 - float(counts.sum() - 1) * observed / expected
 
-    def _sums(self, weights: Doubles) -> Doubles:
-        """Of each unit the votes, the ordered pairs of votes of different workers, and the sum of weight times weight times difference
-        over ordered pairs of votes, [3, U]."""
-        sizes = np.bincount(self._units, weights, self.size).astype(np.float64)
-        squares = np.bincount(self._units, weights * weights, self.size)
+    def _sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
+        """With the weights of workers [W], the votes in each cell [C]; and of each unit the votes, the ordered pairs of votes of different
+        workers, and the sum of weight times weight times difference over ordered pairs of votes, [3, U]."""
+        held, units = self._held @ weights, self._cells.units
+        sizes = np.bincount(units, held, self.size).astype(np.float64)
+        squares = self._judged @ (weights * weights)
         if self._numbers is not None:  # twice m times the squared distances from the unit's mean: the closed form
-            numbers = self._numbers[self._values]
-            means = np.bincount(self._units, numbers * weights, self.size) / np.maximum(sizes, 1e-300)
-            off = np.square(numbers - means[self._units])
-            within = 2 * sizes * np.bincount(self._units, off * weights, self.size)
+            numbers = self._numbers[self._cells.values]
+            means = np.bincount(units, numbers * held, self.size) / np.maximum(sizes, 1e-300)
+            within = 2 * sizes * np.bincount(units, np.square(numbers - means[units]) * held, self.size)
+        elif self._table is None:  # m² minus the sum of the squared counts of each value
+            within = sizes * sizes - np.bincount(units, held * held, self.size)
         else:
-            units = self._cells.units
-            votes = np.bincount(self._cells.of_votes, weights, len(units)).astype(np.float64)
-            if self._table is None:  # m² minus the sum of the squared counts of each value
-                within = sizes * sizes - np.bincount(units, votes * votes, self.size)
-            else:
-                differences = votes[self._left] * votes[self._right] * self._distances
-                within = 2.0 * np.bincount(units[self._left], differences, self.size).astype(np.float64)
-        return np.stack([sizes, sizes * sizes - squares, within])
+            differences = held[self._left] * held[self._right] * self._distances
+            within = 2.0 * np.bincount(units[self._left], differences, self.size).astype(np.float64)
+        return held, np.stack([sizes, sizes * sizes - squares, within])
+
+
+def _numbers(votes: Votes, level: Level) -> Doubles:
+    """Each label [V] as a number: the difference of two on the ordinal level is the distance of their mean ranks among the votes
+    (Krippendorff 2011), which draws of votes leave as they are."""
+    if level == "interval":
+        return votes.labels.astype(np.float64)
+    counts = np.bincount(votes.values, minlength=len(votes.labels))
+    return (np.cumsum(counts) - counts / 2).astype(np.float64)
 
 
 def by_units(

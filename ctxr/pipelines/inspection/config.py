@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ctxr.engine.options import DEVICE, Choices, Device, NotDecisive, Options, Range, Seed, Workdir
+from ctxr.engine.options import DEVICE, Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Workdir
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 
@@ -163,6 +163,48 @@ class DiffReport(VerbReport):
     def finding(self) -> FindingsError | None:
         """That they differ, where --exit-code asks."""
         return FindingsError(f"{self.a} and {self.b} differ") if self.strict and self.differ else None
+
+
+@dataclass(frozen=True)
+class AgreementConfig(Options):
+    """Options of `ctxr agreement`."""
+
+    COMMAND = "agreement"
+    ARGUMENT = "votes"
+
+    votes: Path | None = None
+    """Votes as CSV, TSV, JSON or JSON Lines: rows with item, worker and value, a column for each worker, or an export of Label Studio."""
+    out: Path | None = None
+    """Folder to write: a page, a table in LaTeX, and all rows as CSV; default: only print."""
+    item: FreeText = ""
+    """Column of items; default: found by its name."""
+    worker: FreeText = ""
+    """Column of workers; default: found by its name."""
+    value: FreeText = ""
+    """Column of values; default: found by its name."""
+    seed: Seed = 0
+    """Seed of intervals."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A file that is there."""
+        if self.votes is None:
+            yield "the file of votes is missing", "ctxr agreement votes.csv"
+
+    def columns(self) -> dict[str, str]:
+        """The names of columns by what they hold."""
+        return {"item": self.item, "worker": self.worker, "value": self.value}
+
+
+@dataclass(frozen=True)
+class AgreementReport(VerbReport):
+    """How far the people in `source` agree: `counts`, and tables by name: agreement, people, pairs, items, and confusion where there are
+    few values."""
+
+    source: str
+    counts: dict[str, int]
+    tables: dict[str, Table]
+    notes: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
