@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from ctxr.annotation.config import ExportTasksReport
 from ctxr.annotation.config import ImportAnswersReport
+from ctxr.api.agreement import agreement as agreement
 from ctxr.api.benchmark import Benchmark as Benchmark
 from ctxr.api.benchmark import Example as Example
 from ctxr.api.benchmark import load as load
@@ -41,10 +42,10 @@ from ctxr.pipelines.sharing.config import TransferReport
 AnyPath = str | Path
 __version__: str
 __all__ = [
-    "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "CtxrError", "UsageError", "DataError", "UnfinishedError",
-    "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export",
-    "push", "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels",
-    "eval", "status", "diff", "doctor"
+    "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "agreement", "CtxrError", "UsageError", "DataError",
+    "UnfinishedError", "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers",
+    "report", "export", "push", "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions",
+    "listen", "revise_labels", "eval", "status", "diff", "doctor"
 ]
 
 @overload

@@ -86,7 +86,7 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 ORDER = shlex.split(
-    "init build-sets merge filter diff status run doctor verify export push pull rebuild plan export-tasks serve "
+    "init build-sets merge filter diff agreement status run doctor verify export push pull rebuild plan export-tasks serve "
     "import-answers aggregate workers stats shortcuts report regions train eval listen search revise-labels build-documents pairs demo"
 )
 """Commands in the order in which their examples are run, each on what those before it made."""
@@ -108,6 +108,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_captions(WorldCaptions(folder / "photos", 24, 16, 24, pair_train=8, pair_valid=8, side=32, workers=1))
     shutil.copytree(folder / "photos", folder / "captions")
     shutil.copytree(folder / "photos" / "images" / "pair-valid", folder / "PHOTOS")
+    (folder / "votes.csv").write_text("item,worker,value\na,x,1\na,y,1\nb,x,2\nb,y,1\n")
     write_documents(folder / "articles")
     write_narratives(folder / "narratives", {"train": 8, "valid": 4, "test": 4}, 0)
     write_dialogues(folder / "photochat", {"train": 8, "valid": 6, "test": 6}, 0)

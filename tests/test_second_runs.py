@@ -130,6 +130,7 @@ NO_ARTIFACT = {
     "search": "answers a query; tests/pipelines/finding/test_search.py sees that its index is up to date",
     "status": "prints what is there",
     "diff": "prints what differs",
+    "agreement": "prints figures, and writes files whose bytes are equal",
     "doctor": "prints what it checked",
     "run": "runs the other verbs",
     "init": "writes a file, once",

@@ -29,6 +29,8 @@ NAMES = {
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "*", "."))
 """Cells without a vote, in lower case."""
 
+_SHAPES = "rows with item, worker and value, or a column for each worker"
+
 Rows = Mapping[str, Sequence[object]]
 
 
@@ -63,7 +65,7 @@ def read_votes(path: Path, names: Mapping[str, str]) -> VoteTable:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start}", "save it as UTF-8") from error
     except (msgspec.DecodeError, csv.Error, AttributeError, TypeError, ValueError) as error:
-        raise DataError(f"{path} holds no table of votes: {error}", "rows with item, worker and value") from error
+        raise DataError(f"{path} holds no table of votes: {error}", _SHAPES) from error
     return votes_in(columns, names, str(path))
 
 
@@ -73,6 +75,8 @@ def votes_in(columns: Rows, names: Mapping[str, str], where: str = "votes") -> V
 
     Raises UsageError for columns that are not there or cannot be told; DataError where there are no votes, or two of one worker on an item.
     """
+    if not columns:
+        raise DataError(f"{where} holds no votes", hint=_SHAPES)
     found = {part: _find(columns, part, names.get(part, ""), where) for part in NAMES}
     if found["worker"] and found["value"]:
         if not found["item"]:
@@ -90,7 +94,7 @@ def votes_in(columns: Rows, names: Mapping[str, str], where: str = "votes") -> V
             kept = [keep and cell not in blank for keep, cell in zip(kept, column, strict=True)]
     items, workers, given = (list(compress(column, kept)) for column in long)
     if not given:
-        raise DataError(f"{where} holds no votes", hint="rows with item, worker and value, or a column for each worker")
+        raise DataError(f"{where} holds no votes", hint=_SHAPES)
     values, notes = _values(given)
     votes = gather(_as_text(items), _as_text(workers), values)
     if len(votes.worker_names) < 2:
@@ -154,7 +158,7 @@ def _cells(text: str) -> dict[str, list[object]]:
         raise ValueError(f"row {odd} has {len(rows[odd - 2])} cells, and the first row {len(heads)}")
     if len({*heads}) < len(heads):
         raise ValueError("two columns have one name")
-    return {name: list(column) for name, column in zip(heads, zip(*rows, strict=True), strict=True)} if rows else {}
+    return {name: [row[place] for row in rows] for place, name in enumerate(heads)}
 
 
 def _columns(rows: list[dict[str, Any]], names: Mapping[str, str]) -> dict[str, list[object]]:

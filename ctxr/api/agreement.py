@@ -36,5 +36,7 @@ def _columns(votes: Any) -> dict[str, list[object]]:
         return {name: [row.get(name) for row in votes] for name in dict.fromkeys(key for row in votes for key in row)}
     names = votes if isinstance(votes, Mapping) else getattr(votes, "columns", None)
     if names is None or not len(names):
-        raise UsageError(f"{type(votes).__name__} is no table of votes", hint="a file, a data frame, or a dict of columns")
+        raise UsageError(
+            f"{type(votes).__name__} is no table of votes", hint="a file, a data frame, or a dict of columns"
+        )
     return {str(name): list(votes[name]) for name in names}

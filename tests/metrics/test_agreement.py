@@ -1,6 +1,8 @@
 """Alpha: published values, the literal sum over pairs, undefined cases, and what selection does to it."""
 
+from collections import Counter
 from itertools import permutations
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ B: list[list[float | str | None]] = [
     [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
     [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
 ]
-LEVELS: tuple[Level, ...] = ("nominal", "interval")
+LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval")
 
 
 def slow_alpha(judged: list[tuple[int, int, float]], level: Level) -> float | None:
@@ -34,7 +36,12 @@ def slow_alpha(judged: list[tuple[int, int, float]], level: Level) -> float | No
     by_unit = {unit: said for unit, said in by_unit.items() if len({worker for worker, _ in said}) > 1}
     values = [value for said in by_unit.values() for _, value in said]
 
+    ranks = Counter(values)
+
     def difference(one: float, other: float) -> float:
+        if level == "ordinal":  # every value between, and half of the two
+            between = sum(count for value, count in ranks.items() if min(one, other) <= value <= max(one, other))
+            return (between - (ranks[one] + ranks[other]) / 2) ** 2 if one != other else 0.0
         return (one - other) ** 2 if level == "interval" else float(one != other)
 
     expected = sum(difference(one, other) for one in values for other in values)
@@ -55,6 +62,7 @@ def test_published_values_come_out() -> None:
     assert alpha(table(A)).value == pytest.approx(0.691358, abs=5e-7)
     assert alpha(table(A), "interval").value == pytest.approx(0.810845, abs=5e-7)
     assert alpha(table(B)).value == pytest.approx(0.743, abs=5e-4)
+    assert alpha(table(B), "ordinal").value == pytest.approx(0.815, abs=5e-4)
     assert alpha(table(B), "interval").value == pytest.approx(0.849, abs=5e-4)
     assert alpha(table(B)) == Agreement(alpha(table(B)).value, units=11, votes=40)
 
@@ -67,7 +75,7 @@ def test_alpha_is_the_literal_sum_over_pairs(level: Level, rows: list[list[float
     assert found.value == (None if wanted is None else pytest.approx(wanted, abs=1e-9))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ["nominal", "interval"])  # ranks stay those of the votes as they are
 @given(rows=tables(), seed=st.integers(0, 99))
 def test_weights_are_copies_of_units_and_workers(level: Level, rows: list[list[float | str | None]], seed: int) -> None:
     paired = PairedVotes(table(rows), level)
@@ -95,9 +103,9 @@ def test_a_table_of_differences_is_the_named_level(rows: list[list[float | str |
     votes = table(rows)
     numbers = votes.labels.astype(float)
     differences = {"interval": (numbers[:, None] - numbers) ** 2, "nominal": (numbers[:, None] != numbers) * 1.0}
-    for level in LEVELS:
-        wanted = alpha(votes, level).value
-        found = alpha(votes, differences[level]).value
+    for level, table_of in differences.items():
+        wanted = alpha(votes, cast("Level", level)).value
+        found = alpha(votes, table_of).value
         assert found == (None if wanted is None else pytest.approx(wanted, abs=1e-9))
 
 

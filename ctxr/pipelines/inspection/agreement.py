@@ -75,12 +75,12 @@ def _alphas(table: VoteTable, rng: np.random.Generator) -> Table:
     rows = []
     for level in levels:
         items, both = (by_units(table.votes, level, rng, draws, workers=workers) for workers in (False, True))
-        rows.append((level, items.value, items.low, items.high, both.low, both.high, items.units, items.votes))
+        rows.append((level, items.value, items.low, items.high, both.low, both.high))
     reason = f"; undefined: {items.reason}" if items.reason else ""
-    heads = ("level", "alpha", "low", "high", "low, people too", "high, people too", "items", "votes")
+    heads = ("level", "alpha", "low", "high", "crowd low", "crowd high")
     note = (
-        f"95 % intervals from {draws:,} draws of items, and of items and people, which is the one to quote for another crowd; items "
-        f"with one vote do not count{reason}"
+        f"{items.votes:,} votes on {plural(items.units, 'item', form=',')} with two or more; 95 % intervals from {draws:,} draws: of "
+        f"items, and (crowd) of items and people, the one to quote for other people{reason}"
     )
     return Table("Krippendorff's alpha", heads, tuple(rows), note)
 

@@ -1,0 +1,160 @@
+"""`ctxr agreement`: figures of anybody's votes against the slow way, its files, and the same from Python."""
+
+import csv
+import json
+import re
+from itertools import combinations, permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from axe_playwright_python.sync_playwright import Axe
+from typer.testing import CliRunner
+
+import ctxr
+from ctxr.cli.app import app
+from ctxr.errors import CtxrError, UsageError
+from ctxr.metrics.agreement import alpha
+from ctxr.metrics.votes import gather
+from ctxr.pipelines.inspection.agreement import run
+from ctxr.pipelines.inspection.config import AgreementConfig
+from tests.pipelines.opened import Open
+
+VALUES = 4
+
+
+def drawn(seed: int, items: int = 60, people: int = 8) -> list[tuple[str, str, int]]:
+    """Votes of people who are right in 80 % of their votes, but the last, who guesses; half of them are missing."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, VALUES, items)
+    return [
+        (
+            f"i{item}",
+            f"p{person}",
+            int(truth[item] if rng.random() < (0.8 if person < people - 1 else 0) else rng.integers(0, VALUES)),
+        )
+        for item in range(items)
+        for person in range(people)
+        if rng.random() < 0.5
+    ]
+
+
+def written(path: Path, votes: list[tuple[str, str, int]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("item", "worker", "value"), *votes])
+    return path
+
+
+def test_each_figure_is_that_of_the_slow_way(tmp_path: Path) -> None:
+    votes = drawn(1)
+    report = run(AgreementConfig(votes=written(tmp_path / "v.csv", votes)))
+    said = {(item, person): value for item, person, value in votes}
+    items, people = sorted({row[0] for row in votes}), sorted({row[1] for row in votes})
+    for level, value, *_ in report.tables["agreement"].rows:
+        assert value == alpha(gather(*map(list, zip(*votes, strict=True))), level).value
+    agrees = {person: share for person, _, share, _ in report.tables["people"].rows}
+    for person in people:
+        others = [
+            said[item, person] == said[item, other]
+            for item in items for other in people
+            if other != person and (item, person) in said and (item, other) in said
+        ]  # fmt: skip
+        assert agrees[person] == pytest.approx(np.mean(others))
+    assert min(agrees, key=lambda name: agrees[name]) == report.tables["people"].rows[0][0] == "p7"
+    pairs = {(one, other): (count, share) for one, other, count, share in report.tables["pairs"].rows}
+    assert len(pairs) == len(people) * (len(people) - 1) / 2
+    for one, other in combinations(people, 2):
+        same = [said[item, one] == said[item, other] for item in items if (item, one) in said and (item, other) in said]
+        assert pairs[one, other] == (len(same), pytest.approx(np.mean(same)))
+    confusion = np.array([row[1:] for row in report.tables["confusion"].rows])
+    slow = np.zeros((VALUES, VALUES))
+    for item in items:
+        given = [value for (name, _), value in said.items() if name == item]
+        for left, right in permutations(given, 2):
+            slow[left, right] += 1 / (len(given) - 1)
+    assert confusion == pytest.approx(slow)
+
+
+def test_the_model_of_people_finds_more_than_the_majority(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 400)
+    able = (0.95, 0.95, 0.55, 0.55, 0.55)
+    votes = [
+        (f"i{item}", f"p{person}", int(truth[item] if rng.random() < share else 1 - truth[item]))
+        for item in range(400)
+        for person, share in enumerate(able)
+    ]
+    report = run(AgreementConfig(votes=written(tmp_path / "v.csv", votes)))
+    rows = report.tables["items"].rows
+    right = [np.mean([row[column] == str(truth[int(row[0][1:])]) for row in rows]) for column in (2, 4)]
+    assert right[1] > right[0] + 0.05
+    found = {person: accuracy for person, _, _, accuracy in report.tables["people"].rows}
+    assert [found[f"p{person}"] for person in range(5)] == pytest.approx(able, abs=0.06)
+
+
+def test_intervals_over_people_are_wider_and_hold_the_value(tmp_path: Path) -> None:
+    report = run(AgreementConfig(votes=written(tmp_path / "v.csv", drawn(2))))
+    for _, value, low, high, least, most, *_ in report.tables["agreement"].rows:
+        assert least < low < value < high < most
+
+
+def test_where_all_say_the_same_alpha_is_undefined_and_many_values_have_no_confusion(tmp_path: Path) -> None:
+    report = run(
+        AgreementConfig(votes=written(tmp_path / "v.csv", [(item, person, 1) for item, person, _ in drawn(1)]))
+    )
+    assert [row[1] for row in report.tables["agreement"].rows] == [None] * 3
+    assert "no variation" in report.tables["agreement"].note
+    many = [(item, person, number) for number, (item, person, _) in enumerate(drawn(1))]
+    report = run(AgreementConfig(votes=written(tmp_path / "v.csv", many)))
+    assert "confusion" not in report.tables
+    assert {row[4] for row in report.tables["items"].rows} == {None}
+
+
+def test_files_hold_every_row_and_the_page_loads_nothing(tmp_path: Path) -> None:
+    votes = [(item, "<b>p&" + person, value) for item, person, value in drawn(1, items=90)]
+    file, out = written(tmp_path / "v.csv", votes), tmp_path / "out"
+    shown = CliRunner().invoke(app, ["agreement", str(file), "-o", str(out), "--json"])
+    assert shown.exit_code == 0
+    report = json.loads(shown.stdout)
+    for name, table in report["tables"].items():
+        with (out / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+            heads, *rows = csv.reader(stream)
+        assert heads == table["columns"]
+        assert len(rows) == len(table["rows"])
+    assert r"\begin{tabular}" in (out / "agreement.tex").read_text()
+    page = (out / "agreement.html").read_text()
+    assert "<b>p" not in page
+    assert not re.search(r"(?:src|href)=", page)
+    first = {name: (out / name).read_bytes() for name in ("agreement.html", "items.csv")}
+    CliRunner().invoke(app, ["agreement", str(file), "-o", str(out)])
+    assert {name: (out / name).read_bytes() for name in first} == first
+
+
+def test_the_page_is_accessible_in_both_themes_and_fits_a_phone(show: Open, tmp_path: Path) -> None:
+    run(AgreementConfig(votes=written(tmp_path / "v.csv", drawn(1)), out=tmp_path / "out"))
+    for theme, width in (("dark", 1280), ("light", 390)):
+        tab = show(tmp_path / "out" / "agreement.html", theme, width).tab
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe(AXE_SCRIPT).run(tab)
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_python_takes_a_file_a_frame_and_rows(tmp_path: Path) -> None:
+    votes = drawn(1)
+    file = written(tmp_path / "v.csv", votes)
+    columns = dict(zip(("item", "worker", "value"), map(list, zip(*votes, strict=True)), strict=True))
+
+    class Frame(dict[str, list[object]]):
+        columns = ("item", "worker", "value")
+
+    rows = [dict(zip(columns, vote, strict=True)) for vote in votes]
+    wanted = ctxr.agreement(file).tables
+    for given in (str(file), columns, Frame(columns), rows):
+        assert ctxr.agreement(given).tables == wanted
+    with pytest.raises(UsageError, match="int"):
+        ctxr.agreement(3)
+    with pytest.raises(UsageError, match="levels"):
+        ctxr.agreement(file, levels=3)
+    with pytest.raises(CtxrError, match="nowhere"):
+        ctxr.agreement(tmp_path / "nowhere.csv")
