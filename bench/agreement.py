@@ -3,8 +3,11 @@
 python -m bench agreement
 """
 
+import csv
 import time
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -12,6 +15,8 @@ from bench.table import Row, median_seconds
 from ctxr.metrics.agreement import Level, alpha, by_units
 from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
+from ctxr.pipelines.inspection.agreement import run
+from ctxr.pipelines.inspection.config import AgreementConfig
 
 LEVELS: tuple[Level, ...] = ("nominal", "interval")
 
@@ -32,8 +37,23 @@ def measure() -> list[Row]:
         rows.append(Row(f"{level} alpha, all 5,000,000 values different", seconds))
     for size in (600, 20_000):
         rows += intervals(gather(*columns(np.random.default_rng(2), size, 3)), size)
+    rows.append(command())
     rows += consensus(gather(*columns(np.random.default_rng(3), 100_000, 3)))
     return rows + [coverage(*case) for case in ((30, 1000, False), (30, 1000, True), (30, 200, True), (10, 200, True))]
+
+
+def command() -> Row:
+    """`ctxr agreement` of a million votes in a file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "votes.csv"
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(("item", "worker", "value"))
+            writer.writerows(
+                zip(*(part.tolist() for part in columns(np.random.default_rng(5), 200_000, 5)), strict=True)
+            )
+        seconds = median_seconds(partial(run, AgreementConfig(votes=file)), 1)
+    return Row("ctxr agreement: 200,000 items x 5 votes of a CSV", seconds, target="< 10 s", met=seconds < 10)
 
 
 def intervals(votes: Votes, size: int) -> list[Row]:

@@ -265,7 +265,10 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
     gain = _chosen("descriptions true of their image alone: written, kept by people", rows)
     consents = run_command("workers", progress, workdir=work).consents
-    return DemoPart(gain, _compared(done, aggregated) | {"consents": consents})
+    file = work / "judgments" / "judgments.jsonl"
+    agreed = run_command("agreement", progress, votes=file, item="query", value="candidate")
+    tables = {"consents": consents, "votes": agreed.tables["agreement"]}
+    return DemoPart(gain, _compared(done, aggregated) | tables)
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
