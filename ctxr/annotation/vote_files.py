@@ -14,7 +14,6 @@ import msgspec
 
 from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.metrics.votes import Votes, gather
-from ctxr.store.atomic import disk_errors
 
 NAMES = {
     "item": ("item", "unit", "question", "task", "item_id", "task_id", "unit_id", "inner_id", "id"),
@@ -26,7 +25,7 @@ NAMES = {
 }  # fmt: skip
 """What columns are called, in order of preference; capitals do not matter."""
 
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "*", "."))
+MISSING = frozenset(("", "na", "n/a", "nan", "nat", "<na>", "null", "none", "*", "."))
 """Cells without a vote, in lower case."""
 
 _SHAPES = "rows with item, worker and value, or a column for each worker"
@@ -53,18 +52,19 @@ def read_votes(path: Path, names: Mapping[str, str]) -> VoteTable:
 
     Raises DataError for a file that cannot be read, and what `votes_in` raises.
     """
-    with disk_errors(path):
-        content = path.read_bytes()
     try:
+        content = path.read_bytes()
         if path.suffix == ".jsonl":
             columns = _columns([msgspec.json.decode(line) for line in content.splitlines() if line.strip()], names)
         elif path.suffix == ".json":
             columns = _columns(msgspec.json.decode(content), names)
         else:
             columns = _cells(content.decode("utf-8-sig"))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", _SHAPES) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start}", "save it as UTF-8") from error
-    except (msgspec.DecodeError, csv.Error, AttributeError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, csv.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"{path} holds no table of votes: {error}", _SHAPES) from error
     return votes_in(columns, names, str(path))
 
@@ -75,13 +75,14 @@ def votes_in(columns: Rows, names: Mapping[str, str], where: str = "votes") -> V
 
     Raises UsageError for columns that are not there or cannot be told; DataError where there are no votes, or two of one worker on an item.
     """
-    if not columns:
-        raise DataError(f"{where} holds no votes", hint=_SHAPES)
+    if not columns or len({*map(len, columns.values())}) > 1:
+        what = "has columns of different lengths" if columns else "holds no votes"
+        raise DataError(f"{where} {what}", hint=_SHAPES)
     found = {part: _find(columns, part, names.get(part, ""), where) for part in NAMES}
     if found["worker"] and found["value"]:
         if not found["item"]:
             raise UsageError(f"{where}: no column holds the items", hint=f"--item, one of {some(columns, 9)}")
-        long = [columns[name] for name in found.values()]
+        long = [_plain(columns[name]) for name in found.values()]
     elif found["worker"] and found["item"]:
         rest = [name for name in columns if name not in found.values()]
         raise UsageError(f"{where}: no column is called value", hint=f"--value, one of {some(rest, 9)}")
@@ -103,6 +104,14 @@ def votes_in(columns: Rows, names: Mapping[str, str], where: str = "votes") -> V
             hint="--worker names the column of workers",
         )
     return VoteTable(votes, notes, len(kept) - len(given))
+
+
+def _plain(column: Sequence[object]) -> Sequence[object]:
+    """A column whose cells are single values: several choices are one."""
+    if {*map(type, column)}.isdisjoint((list, tuple, dict)):
+        return column
+    inner = [cell.get("choices", str(cell)) if isinstance(cell, dict) else cell for cell in column]
+    return [" + ".join(map(str, cell)) if isinstance(cell, list | tuple) else cell for cell in inner]
 
 
 def _is_missing(cell: object) -> bool:
@@ -144,7 +153,7 @@ def _unpivoted(columns: Rows, found: Mapping[str, str]) -> list[Sequence[object]
     across = [name for name in columns if name != first]
     down = list(columns[first])
     names = [list(down) * len(across), [name for name in across for _ in down]]
-    values = [cell for name in across for cell in columns[name]]
+    values = [cell for name in across for cell in _plain(columns[name])]
     return [*(reversed(names) if by_worker else names), values]
 
 
@@ -182,6 +191,6 @@ def _labelled(task: Mapping[str, Any]) -> list[dict[str, Any]]:
         vote = {"item": task["id"], "worker": who.get("email", who.get("id")) if isinstance(who, dict) else who}
         for result in one["result"]:
             said = result["value"].get(result["type"], next(iter(result["value"].values()), None))
-            vote[result["from_name"]] = " + ".join(map(str, said)) if isinstance(said, list) else said
+            vote[result["from_name"]] = said
         votes.append(vote)
     return votes

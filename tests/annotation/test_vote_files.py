@@ -77,10 +77,13 @@ def test_named_columns_are_taken_and_others_are_offered(tmp_path: Path) -> None:
 def test_several_choices_are_one_value_and_names_beside_numbers_are_said(tmp_path: Path) -> None:
     both = json.loads(json.dumps(TASKS))
     both[0]["annotations"][0]["result"][0]["value"]["choices"] = ["1", "red"]
-    table = read(tmp_path / "v.json", json.dumps(both))
-    assert as_dict(table)["a", "x"] == "1 + red"
-    (note,) = table.notes
-    assert note.startswith("3 values of 4 ")
+    small = [{"id": i, "annotator": w, "label": v} for (i, w), v in WANTED.items()]
+    small[0]["label"] = {"choices": ["1", "red"]}  # type: ignore[assignment]
+    for exported in (both, small):
+        table = read(tmp_path / "v.json", json.dumps(exported))
+        assert as_dict(table)["a", "x"] == "1 + red"
+        (note,) = table.notes
+        assert note.startswith("3 values of 4 ")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there_are_told(tmp_path: 
     (tmp_path / "v.csv").write_bytes(LONG.encode("utf-16"))
     with pytest.raises(DataError, match="UTF-8"):
         read_votes(tmp_path / "v.csv", {})
-    for content, words in (("[1, 2]", "no table"), ("[]", "no votes")):
+    for content, words in (("[1, 2]", "no table"), ("[]", "no votes"), ('[{"annotations": [{}]}]', "no table")):
         (tmp_path / "v.json").write_text(content)
         with pytest.raises(DataError, match=words):
             read_votes(tmp_path / "v.json", {})

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import ctxr
 from ctxr.cli.app import app
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.inspection.agreement import run
@@ -152,6 +152,8 @@ def test_python_takes_a_file_a_frame_and_rows(tmp_path: Path) -> None:
     wanted = ctxr.agreement(file).tables
     for given in (str(file), columns, Frame(columns), rows):
         assert ctxr.agreement(given).tables == wanted
+    with pytest.raises(DataError, match="lengths"):
+        ctxr.agreement(columns | {"value": [1]})
     with pytest.raises(UsageError, match="int"):
         ctxr.agreement(3)
     with pytest.raises(UsageError, match="levels"):
