@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.vote_files import votes_in
+from ctxr.annotation.vote_files import from_rows, votes_in
 from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
 from ctxr.engine.options import convert
 from ctxr.errors import UsageError
@@ -33,10 +33,17 @@ def agreement(votes: Any, *, progress: bool = False, **options: Any) -> Agreemen
 def _columns(votes: Any) -> dict[str, list[object]]:
     """The columns of a data frame, a mapping of columns, or rows."""
     if isinstance(votes, Sequence) and votes and all(isinstance(row, Mapping) for row in votes):
-        return {name: [row.get(name) for row in votes] for name in dict.fromkeys(key for row in votes for key in row)}
+        return from_rows(votes)
     names = votes if isinstance(votes, Mapping) else getattr(votes, "columns", None)
     if names is None or not len(names):
         raise UsageError(
             f"{type(votes).__name__} is no table of votes", hint="a file, a data frame, or a dict of columns"
         )
-    return {str(name): list(votes[name]) for name in names}
+    # rows of pandas that were filtered keep numbers without a name, which say nothing
+    if hasattr(votes, "reset_index") and (votes.index.name is not None or votes.index.dtype.kind not in "iu"):
+        votes = votes if votes.index.name in names else votes.reset_index()
+    columns = {str(name): votes[name] for name in getattr(votes, "columns", names)}
+    for name, column in columns.items():
+        if isinstance(column, str | Mapping) or not hasattr(column, "__iter__") or hasattr(column, "columns"):
+            raise UsageError(f"column {name!r} is no column of cells", hint="a list for each column")
+    return {name: list(column) for name, column in columns.items()}

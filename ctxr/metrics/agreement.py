@@ -103,8 +103,9 @@ class PairedVotes:
         self._table = level if isinstance(level, np.ndarray) else None
         self._numbers = _numbers(kept, level) if isinstance(level, str) and level != "nominal" else None
         if self._numbers is not None and self._numbers.size:
-            # numbers far from 0 would lose their last digits in squares
-            self._numbers -= self._numbers.mean()
+            # numbers far from 0 would lose their last digits in squares, and huge ones have none
+            self._numbers = _scaled(self._numbers)
+            self._numbers = _scaled(self._numbers - self._numbers.mean())
         if self._table is not None:
             # every two cells of a unit, [2, P]
             pairs = [np.empty((2, 0), np.int64)]
@@ -145,7 +146,22 @@ class PairedVotes:
             return None
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
-        return 1 - float(counts.sum() - 1) * observed / expected
+        value = 1 - float(counts.sum() - 1) * observed / expected
+        return value if np.isfinite(value) else None
+
+    def drawn(self, rng: np.random.Generator, resamples: int = 1000, *, workers: bool = False) -> Agreement:
+        """Alpha with an interval over units, which are resampled with replacement, and with `workers` the workers too."""
+        agreement = self.agreement()
+        sizes = (self.size, self.crowd) if workers else (self.size,)
+        values = []
+        for _ in range(resamples if self.size else 0):
+            draws = [np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64) for size in sizes]
+            values.append(self.weighed(*draws))
+        defined = np.array([value for value in values if value is not None])
+        if agreement.value is None or not defined.size:
+            return agreement
+        low, high = percentiles(defined)
+        return replace(agreement, low=low, high=high, resamples=len(defined))
 
     def _sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """With the weights of workers [W], the votes in each cell [C]; and of each unit the votes, the ordered pairs of votes of different
@@ -174,24 +190,18 @@ def _numbers(votes: Votes, level: Level) -> Doubles:
     return (np.cumsum(counts) - counts / 2).astype(np.float64)
 
 
+def _scaled(numbers: Doubles) -> Doubles:
+    """Numbers divided by the power of two that leaves them within -1..1, which changes no digit."""
+    return np.ldexp(numbers, -int(np.frexp(np.abs(numbers).max())[1]))
+
+
 def by_units(
     votes: Votes, level: Level, rng: np.random.Generator, resamples: int = 1000, *, workers: bool = False
 ) -> Agreement:
     """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
     workers too.
     """
-    paired = PairedVotes(votes, level)
-    agreement = paired.agreement()
-    sizes = (paired.size, paired.crowd) if workers else (paired.size,)
-    values = []
-    for _ in range(resamples if paired.size else 0):
-        draws = [np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64) for size in sizes]
-        values.append(paired.weighed(*draws))
-    defined = np.array([value for value in values if value is not None])
-    if agreement.value is None or not defined.size:
-        return agreement
-    low, high = percentiles(defined)
-    return replace(agreement, low=low, high=high, resamples=len(defined))
+    return PairedVotes(votes, level).drawn(rng, resamples, workers=workers)
 
 
 def percentiles(values: Doubles) -> Limits:

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import ctxr
 from ctxr.cli.app import app
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.metrics.agreement import alpha
-from ctxr.metrics.votes import gather
+from ctxr.pipelines.inspection import agreement
 from ctxr.pipelines.inspection.agreement import run
 from ctxr.pipelines.inspection.config import AgreementConfig
+from tests.metrics.test_agreement import slow_alpha
 from tests.pipelines.opened import Open
 
 VALUES = 4
@@ -51,8 +51,9 @@ def test_each_figure_is_that_of_the_slow_way(tmp_path: Path) -> None:
     report = run(AgreementConfig(votes=written(tmp_path / "v.csv", votes)))
     said = {(item, person): value for item, person, value in votes}
     items, people = sorted({row[0] for row in votes}), sorted({row[1] for row in votes})
+    coded = [(items.index(item), people.index(person), float(value)) for item, person, value in votes]
     for level, value, *_ in report.tables["agreement"].rows:
-        assert value == alpha(gather(*map(list, zip(*votes, strict=True))), level).value
+        assert value == pytest.approx(slow_alpha(coded, level), abs=1e-9)
     agrees = {person: share for person, _, share, _ in report.tables["people"].rows}
     for person in people:
         others = [
@@ -111,6 +112,50 @@ def test_where_all_say_the_same_alpha_is_undefined_and_many_values_have_no_confu
     assert {row[4] for row in report.tables["items"].rows} == {None}
 
 
+def test_two_people_have_no_interval_of_people_and_no_model(tmp_path: Path) -> None:
+    two = [vote for vote in drawn(1) if vote[1] in ("p0", "p1")]
+    report = run(AgreementConfig(votes=written(tmp_path / "v.csv", two)))
+    for _, value, low, high, *crowd in report.tables["agreement"].rows:
+        assert low < value < high
+        assert crowd == [None, None]
+    assert "none of people" in report.tables["agreement"].note
+    assert {row[4] for row in report.tables["items"].rows} == {None}
+    assert "fewer than three people" in report.notes[-1]
+
+
+def test_huge_and_many_numbers_have_an_alpha(tmp_path: Path) -> None:
+    few = [(item, person, value * 10**307) for item, person, value in drawn(1)]
+    many = [(f"i{number // 3}", f"p{number % 3}", number**2 / 7) for number in range(90_000)]
+    for votes, size in ((few, VALUES), (many, len(many))):
+        text = [(item, person, f"{float(value)!r}") for item, person, value in votes]
+        report = run(AgreementConfig(votes=written(tmp_path / "v.csv", text)))
+        assert report.counts["values"] == size
+        assert all(np.isfinite(row[1:]).all() for row in report.tables["agreement"].rows)
+    assert report.tables["items"].rows[0][2] == "tie"
+
+
+def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "v.csv", drawn(1))
+    monkeypatch.setattr(agreement, "MOST_FITTED", 4 * len(drawn(1)) * VALUES)
+    report = run(AgreementConfig(votes=file))
+    assert report.notes[-1].endswith("4 rounds")
+    monkeypatch.setattr(agreement, "MOST_FITTED", 1)
+    monkeypatch.setattr(agreement, "MOST_PAIRS", 1)
+    report = run(AgreementConfig(votes=file))
+    assert len(report.notes) == 3
+    assert not report.tables["pairs"].rows
+    assert {row[4] for row in report.tables["items"].rows} == {None}
+
+
+def test_numbers_stay_as_given_and_formulas_are_text(tmp_path: Path) -> None:
+    assert agreement._word(1234567.5) == "1234567.5"
+    assert agreement._word(3.0) == "3"
+    votes = [("=1+1", "@p", 1), ("=1+1", "-q", -1), ("=1+1", "+r", -1)]
+    run(AgreementConfig(votes=written(tmp_path / "v.csv", votes), out=tmp_path / "out"))
+    assert (tmp_path / "out" / "items.csv").read_text().splitlines()[1].startswith("'=1+1,3,-1,")
+    assert {row[:3] for row in (tmp_path / "out" / "people.csv").read_text().splitlines()[1:]} == {"'@p", "'-q", "'+r"}
+
+
 def test_files_hold_every_row_and_the_page_loads_nothing(tmp_path: Path) -> None:
     votes = [(item, "<b>p&" + person, value) for item, person, value in drawn(1, items=90)]
     file, out = written(tmp_path / "v.csv", votes), tmp_path / "out"
@@ -160,3 +205,27 @@ def test_python_takes_a_file_a_frame_and_rows(tmp_path: Path) -> None:
         ctxr.agreement(file, levels=3)
     with pytest.raises(CtxrError, match="nowhere"):
         ctxr.agreement(tmp_path / "nowhere.csv")
+    wrongs: list[dict[str, object]] = [
+        {"item": "ab", "worker": "xy", "value": "12"},
+        columns | {"value": 3},
+        columns | {"value": {}},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(UsageError, match="column"):
+            ctxr.agreement(wrong)
+    assert (
+        ctxr.agreement([{1: "a", 2: "x", 3: "1"}, {1: "a", 2: "y", 3: "2"}], item="1", worker="2", value="3").counts[
+            "votes"
+        ]
+        == 2
+    )
+
+
+def test_a_frame_of_pandas_may_have_its_items_as_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    long = pandas.DataFrame(drawn(1), columns=["item", "worker", "value"])
+    wanted = ctxr.agreement(long).tables
+    wide = long.pivot(index="item", columns="worker", values="value")
+    assert ctxr.agreement(long[long.value >= 0].sample(frac=1, random_state=1)).tables.keys() == wanted.keys()
+    for frame in (long.set_index("item"), wide, wide.rename_axis(index=None), wide.reset_index()):
+        assert ctxr.agreement(frame).tables["agreement"].rows == wanted["agreement"].rows
