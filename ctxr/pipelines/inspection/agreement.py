@@ -28,17 +28,11 @@ from ctxr.web.static import SHARED, environment
 MOST_WEIGHED = 50_000_000
 """Votes that all draws of an interval count together: fewer than 1,000 draws where there are more than 50,000 votes."""
 
-LEAST_DRAWS = 100
-"""Draws of an interval, however many votes there are."""
-
 MOST_CLASSES = 40
 """Values up to which Dawid and Skene's model is fitted, and the table of what is taken for what is made."""
 
 MOST_FITTED = 150_000_000
-"""Votes times values times rounds of Dawid and Skene's model, and cells of the tables of all people times rounds."""
-
-LEAST_ROUNDS = 3
-"""Rounds below which the model is not worth fitting."""
+"""Votes times values times rounds of Dawid and Skene's model, and cells of all tables times rounds; it is left out below 3 rounds."""
 
 MOST_PAIRS = 1_000_000
 """Pairs of people that are listed, and a hundredth of the pairs of votes that are counted for them."""
@@ -85,7 +79,7 @@ def measure(name: str, table: VoteTable, config: AgreementConfig, progress: Prog
 
 def _alphas(table: VoteTable, rng: np.random.Generator) -> Table:
     levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if table.numeric else ("nominal",)
-    draws = int(np.clip(MOST_WEIGHED // len(table.votes), LEAST_DRAWS, 1000))
+    draws = int(np.clip(MOST_WEIGHED // len(table.votes), 100, 1000))
     rows, defined = [], []
     for level in levels:
         paired = PairedVotes(table.votes, level)
@@ -110,7 +104,7 @@ def _fitted(votes: Votes, notes: list[str]) -> DawidSkene | None:
     kinds, several = len(votes.labels), np.bincount(votes.units)[votes.units] > 1
     rounds = min(500, MOST_FITTED // max(len(votes) * kinds, len(votes.worker_names) * kinds**2))
     reason = "fewer than three people share items" if len(np.unique(votes.workers[several])) < 3 else ""
-    if not reason and (kinds > MOST_CLASSES or rounds < LEAST_ROUNDS):
+    if not reason and (kinds > MOST_CLASSES or rounds < 3):
         reason = "there are too many values" if kinds > MOST_CLASSES else "there are too many votes or people"
     if reason:
         notes.append(f"Dawid and Skene's model is left out: {reason}")

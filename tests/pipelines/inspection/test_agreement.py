@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections.abc import Sequence
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def drawn(seed: int, items: int = 60, people: int = 8) -> list[tuple[str, str, i
     ]
 
 
-def written(path: Path, votes: list[tuple[str, str, int]]) -> Path:
+def written(path: Path, votes: Sequence[tuple[str, str, object]]) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("item", "worker", "value"), *votes])
     return path
