@@ -185,10 +185,11 @@ def _as_text(column: Sequence[object]) -> list[str]:
 
 def _values(given: Sequence[object], decimal: str) -> tuple[Sequence[object], tuple[str, ...]]:
     """Values as numbers where all are, else as words, with a note where only some are."""
-    numbers = {cell: number for cell in set(given) if (number := _number(cell, decimal)) is not None}
-    count = sum(cell in numbers for cell in given)
+    numbers = {cell: _number(cell, decimal) for cell in set(given)}
+    read = [numbers[cell] for cell in given]
+    count = len(read) - read.count(None)
     if count == len(given):
-        return [numbers[cell] for cell in given], ()
+        return read, ()
     note = f"{plural(count, 'value')} of {len(given):,} could be read as numbers; all are taken as names"
     return _as_text(given), (note,) if count else ()
 
