@@ -1,5 +1,6 @@
 """The processes that train one model together, as torchrun starts them."""
 
+import atexit
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -97,6 +98,9 @@ def processes(device: str) -> Processes:
             torch.cuda.set_device(device)
         with _reached():
             dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=LONGEST)
+        atexit.register(
+            dist.destroy_process_group
+        )  # its threads would abort an interpreter that ends after the first process
         with suppress(ValueError):  # outside the main thread
             # the first one says how it ended, the others are silent
             signal.signal(*((signal.SIGINT, signal.SIG_DFL) if own.rank else (signal.SIGTERM, _ended)))
