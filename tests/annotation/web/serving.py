@@ -23,7 +23,7 @@ class Running:
         self._thread: threading.Thread | None = None
 
     def start(self, crowd: Crowd) -> None:
-        settings = uvicorn.Config(crowd.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(crowd.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=10)
         self._server = uvicorn.Server(settings)
         self._crowd = crowd
         listening = self._socket if self._socket.fileno() >= 0 else _bound(self.port)
