@@ -13,7 +13,7 @@ from bench.table import Row
 
 BENCHES = (
     "startup", "decode", "embedding", "end_to_end", "engines", "sampling", "quality", "replay", "neighbours", "search", "shortcuts",
-    "agreement", "crowd_journal", "crowd_load", "training", "evaluation", "retrieval", "mining", "copies", "links", "report",
+    "agreement", "studies", "crowd_journal", "crowd_load", "training", "evaluation", "retrieval", "mining", "copies", "links", "report",
     "memory", "growth",
 )  # fmt: skip
 """Modules of this package with a `measure()`, in the order in which they run."""

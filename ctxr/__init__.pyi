@@ -98,7 +98,8 @@ def plan(
     input: AnyPath | None = ..., out: AnyPath | None = ..., workdir: AnyPath = ..., platform: Literal["local", "prolific"] = ...,
     right: float | None = ..., fee_percent: float | None = ..., describe_reward: int | None = ..., retrieve_reward: int | None = ...,
     per_submission: int = ..., currency: Literal["GBP", "USD"] = ..., floor: int | None = ..., describe_seconds: float | None = ...,
-    retrieve_seconds: float | None = ..., dry_run: Literal[False] = ..., progress: bool = ...
+    retrieve_seconds: float | None = ..., target_ci: float | None = ..., resolve: float | None = ..., agreement: float | None = ...,
+    model_accuracy: float = ..., dry_run: Literal[False] = ..., progress: bool = ...
 ) -> PlanReport:
     """Estimate what a study with people takes: answers, hours, cost with fees, pay per hour."""
 

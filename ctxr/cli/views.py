@@ -118,11 +118,18 @@ def plan(report: PlanReport) -> Iterator[Block]:
         f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
         f"{report.currency}"
     )
-    submissions = ("submissions",) if report.platform == "prolific" else ()
-    heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
-    yield Table(f"What it takes on {report.platform}", heads, rows, note)
+    if report.sets:
+        submissions = ("submissions",) if report.platform == "prolific" else ()
+        heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
+        yield Table(f"What it takes on {report.platform}", heads, rows, note)
+    if report.sizes:
+        yield report.size_table
+    yield Sentences("for the paper", report.sentences)
     yield Sentences("assumed", report.notes)
-    yield Summary(f"{report.plan}: {WRITTEN[report.up_to_date]}", {"people needed": _numbers(report.people)})
+    yield Summary(
+        f"{report.plan}: {WRITTEN[report.up_to_date]}",
+        {"people needed": _numbers(report.people) if report.sets else None},
+    )
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:

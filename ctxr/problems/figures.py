@@ -13,6 +13,7 @@ from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics import compare
 from ctxr.metrics.compare import Clusters, Interval, RatioColumn, ratio_intervals, sign_flip
 from ctxr.metrics.proportions import LEVEL, holm
+from ctxr.metrics.studies import POWER, resolved_by
 from ctxr.metrics.votes import FIRST_VOTES
 
 Measure = tuple[str, str, str]
@@ -249,6 +250,11 @@ def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> T
     )
     tests = f"p: two-sided, signs of whole {units} are flipped; {corrected_note(rows)}"
     note = f"run minus against, in points; {tests}{none_had([row.interval for row in own])}"
+    # of any two runs, so by the widest interval
+    found = [resolved_by(row.interval) for row in own if row.part == own[0].part]
+    if points := max((100 * one for one in found if one is not None), default=0.0):
+        least = f"differences of {points:.1f} points in {own[0].part}"
+        note += f". This split resolves {least} (power {POWER:g}, p < {1 - LEVEL:.2f} without correction)"
     return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
 
 

@@ -267,7 +267,8 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     consents = run_command("workers", progress, workdir=work).consents
     file = work / "judgments" / "judgments.jsonl"
     agreed = run_command("agreement", progress, votes=file, item="query", value="candidate")
-    tables = {"consents": consents, "votes": agreed.tables["agreement"]}
+    planned = run_command("plan", progress, workdir=work, target_ci=10.0, resolve=10.0)
+    tables = {"consents": consents, "votes": agreed.tables["agreement"], "sizes": planned.size_table}
     return DemoPart(gain, _compared(done, aggregated) | tables)
 
 

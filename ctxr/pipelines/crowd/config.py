@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
-from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast
+from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast, money
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.engine.options import Choices, FreeText, Options, Range, Switch, Workdir
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ctxr.pipelines.crowd.people import Worker
 
 SECONDS = Range(0, math.inf, "a number of seconds above 0", above=True)
+POINTS = Range(0, 100, "points of a percentage, above 0", above=True)
 
 
 def accuracy_rules(good: float, poor: float) -> Iterator[tuple[str, str]]:
@@ -34,7 +35,10 @@ class Plan(Protocol):
 
     COMMAND: ClassVar[str] = "plan"
     FOLDER: ClassVar[str] = PLAN
-    PANELS = "Pay: fee_percent describe_reward retrieve_reward per_submission currency floor; Pilot: describe_seconds retrieve_seconds"
+    PANELS = (
+        "Pay: fee_percent describe_reward retrieve_reward per_submission currency floor; Pilot: describe_seconds retrieve_seconds; "
+        "Study size: target_ci resolve agreement model_accuracy"
+    )
 
     input: Path | None = None
     """Artifact of image sets to describe; default: `filtered` in the workdir, or else `sets`."""
@@ -61,6 +65,19 @@ class Plan(Protocol):
     """Seconds per retrieval; default: the median of the answers so far, else an assumption."""
     right: Annotated[float | None, SHARE] = None
     """Accuracy of retrievals; default: that of the answers so far, else the paper's 0.735."""
+    target_ci: Annotated[float | None, POINTS] = None
+    """Find the sizes of a study whose 95 % interval of human accuracy is this many points wide."""
+    resolve: Annotated[float | None, POINTS] = None
+    """Find the sizes of a study that tells models apart that differ by this many points, with a power of 0.8."""
+    agreement: Annotated[float | None, SHARE] = None
+    """Share of pairs of votes on a description that are both right or both wrong; default: that of the answers so far, else 0.8."""
+    model_accuracy: Annotated[float, SHARE] = 0.3
+    """Accuracy of the weaker model (--resolve); the best of ImageCoDe reach about 0.3."""
+
+    @property
+    def seeks_sizes(self) -> bool:
+        """Whether it is asked how large a study must be."""
+        return self.target_ci is not None or self.resolve is not None
 
     def tasks(self, task: str, seconds: float = 0.0) -> ExportTasks:
         """The export of a task that takes `seconds`, at the pay that is planned."""
@@ -81,6 +98,28 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
+class StudySize:
+    """A study that is as large as its targets ask for.
+
+    Attributes:
+        targets: descriptions of a set. sets, descriptions: that are judged. kept: descriptions expected to be kept.
+        votes: retrievals, checks of the workers included. people: who retrieve. hours, cost: in all, in minor units.
+        width: of the 95 % interval of human accuracy, in points. resolves: least difference of two models that is found, in points.
+    """
+
+    targets: int
+    sets: int
+    descriptions: int
+    kept: int
+    votes: int
+    people: int
+    hours: float
+    cost: int
+    width: float
+    resolves: float
+
+
+@dataclass(frozen=True)
 class StudyForecast:
     """The forecast of a study.
 
@@ -88,6 +127,7 @@ class StudyForecast:
         forecasts: by task. sets: by split. kept: descriptions expected to be kept.
         cost: in all, in minor units of `currency`. per_kept: per kept description. right: assumed accuracy of retrievals.
         people: enough to finish it, by pool and in all. notes: assumptions that were not measured, one sentence each.
+        sizes: that reach `--target-ci` and `--resolve`. sentences: about one of them, for the paper.
     """
 
     platform: str
@@ -102,6 +142,8 @@ class StudyForecast:
     floor: int
     currency: str
     notes: tuple[str, ...]
+    sizes: tuple[StudySize, ...]
+    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -110,6 +152,20 @@ class PlanReport(StudyForecast, VerbReport):
 
     plan: Path
     up_to_date: bool
+
+    @property
+    def size_table(self) -> Table:
+        """The sizes."""
+        heads = ("per set", "sets", "kept", "votes", "people", "cost", "CI", "resolves")
+        rows = tuple(
+            (one.targets, one.sets, one.kept, one.votes, one.people, money(one.cost), one.width, one.resolves)
+            for one in self.sizes
+        )
+        note = (
+            "per set: descriptions; votes: retrievals; CI: width of the 95 % interval of human accuracy; resolves: difference of "
+            f"two models; both in points; amounts in {self.currency}; {self.plan}/figures/frontier.svg draws it"
+        )
+        return Table("Studies that are large enough", heads, rows, note, digits=1)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,25 +25,32 @@ from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import SourceInputs, Stage, execute
-from ctxr.errors import UsageError, plural
-from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast
+from ctxr.errors import UnfinishedError, UsageError, plural
+from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast, StudySize
+from ctxr.pipelines.crowd.frontier import Frontier, Price, chart_of, model_of, sentences
+from ctxr.problems.drawing import drawn
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, PLAN
 from ctxr.store.tables import grouped, pretty_json
 
 
-class PlanStage(Stage[SourceInputs[Path]]):
+class PlanStage(Stage[SourceInputs[Path | None]]):
     """The forecast of a study."""
 
     KIND = PLAN
     options: Plan
 
-    def inputs(self, progress: Progress) -> SourceInputs[Path]:
-        """The image sets, and the answers so far: a pilot that gives times and accuracy."""
-        config = self.options
-        sets, judgments = chosen(config.input, config.workdir, SETS, progress), config.workdir / JUDGMENTS
-        parents = [Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256)]
+    def inputs(self, progress: Progress) -> SourceInputs[Path | None]:
+        """The image sets, and the answers so far: a pilot that gives times and accuracy. Sizes are found without sets, too."""
+        config, sets, parents = self.options, None, []
+        try:
+            sets = chosen(config.input, config.workdir, SETS, progress)
+            parents.append(Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256))
+        except UnfinishedError:
+            if config.input is not None or not config.seeks_sizes:
+                raise
+        judgments = config.workdir / JUDGMENTS
         if (judgments / MANIFEST).is_file():
             parents.append(Parent("judgments", JUDGMENTS, open_artifact(judgments, JUDGMENTS).content))
         note = ""
@@ -51,19 +58,27 @@ class PlanStage(Stage[SourceInputs[Path]]):
             note = unconfirmed_note(journal)
         return SourceInputs(parents, config.key() | ({"unconfirmed": note} if note else {}), sets)
 
-    def write(self, inputs: SourceInputs[Path], out: Path, progress: Progress) -> Content:
-        """Forecast. Raises UsageError where a task would pay less than the floor."""
-        dataset = open_sets(inputs.source)
+    def write(self, inputs: SourceInputs[Path | None], out: Path, progress: Progress) -> Content:
+        """Forecast. Raises UsageError where a task would pay less than the floor, and for sizes that no study reaches."""
+        config = self.options
+        dataset = open_sets(inputs.source) if inputs.source else Dataset("no sets", None, (), {})
         alert_of_leaks(dataset, progress)
-        study = forecast_study(self.options, dataset)
+        terms = terms_of(config)
         if note := inputs.key.get("unconfirmed"):
-            study = replace(study, notes=(*study.notes, str(note)))
+            terms.notes.append(str(note))
+        sizes, figures = tuple[StudySize, ...](), dict[str, bytes]()
+        if config.seeks_sizes:
+            model = model_of(config, terms.right, terms.pilot, terms.notes)
+            sizes = tuple(Frontier(config, model, terms.price).sizes(progress))
+            figures = drawn({"frontier": chart_of(sizes)})
+        study = replace(forecast_study(terms, dataset), sizes=sizes, sentences=tuple(sentences(config, sizes)))
         votes = round(sum(row.votes for row in study.forecasts))
         counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}
         price = f"{cost.money(study.cost)} {study.currency}"
         self.announce(progress, **counts | {"sets": len(dataset.sets), "cost": price})
-        write_bytes(out / cost.FORECAST, pretty_json(study))
-        return Content([cost.FORECAST], counts, {})
+        for name, content in {cost.FORECAST: pretty_json(study), **figures}.items():
+            write_bytes(out / name, content)
+        return Content([cost.FORECAST, *figures], counts, {})
 
 
 def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
@@ -96,36 +111,74 @@ class SplitVotes(NamedTuple):
     most: int
 
 
-def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
-    """Votes, hours and cost of both tasks, and the expected number of kept descriptions."""
-    sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
-    pilot = cost.answered_work(config.workdir)
+@dataclass(frozen=True)
+class Terms:
+    """What answers take and earn: the answers so far; by task their time and their export; the accuracy of retrievals; and `notes` on
+    what was assumed."""
+
+    config: Plan
+    pilot: list[tuple[Unit, Answer]]
+    times: Mapping[str, Timing]
+    tasks: Mapping[str, ExportTasks]
+    right: float
+    notes: list[str]
+
+    def forecast(self, task: str, units: int, effort: Effort) -> cost.Forecast:
+        """Of one task; whole cents, rounded up."""
+        config, offer, pay = self.config, effort.offer, self.tasks[task].pay()
+        rewards = float(offer.total) if offer else effort.answers * pay
+        fee = cost.platform_fee(config.platform, offer.total if offer else pay, config.fee_percent)
+        fees = math.ceil(round(fee if offer else effort.answers * fee, 6))
+        total = math.ceil(round(rewards, 6))
+        return cost.Forecast(task, units, effort.answers, *self.times[task], pay, fees, total + fees, offer)
+
+    def price(self, answers: Mapping[str, float]) -> Price:
+        """Of so many answers by task, in submissions that are all full."""
+        rows = []
+        for task, count in answers.items():
+            size, places = self.config.per_submission, math.ceil(count / self.config.per_submission)
+            offer = self.tasks[task].offer([size] * places, size) if self.config.platform == "prolific" else None
+            rows.append(self.forecast(task, round(count), Effort(count, offer)))
+        return Price(sum(row.cost for row in rows), sum(row.hours for row in rows))
+
+
+def terms_of(config: Plan) -> Terms:
+    """Times, pay and accuracy as given, measured or assumed. Raises UsageError where a task pays less than the floor."""
     notes: list[str] = []
+    pilot = cost.answered_work(config.workdir)
     times = _times(config, pilot, notes)
-    accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
-    served = config.platform == "prolific"
-    currency, floor = config.currency if served else "USD", config.least_pay()
     tasks = {task: config.tasks(task, timing.seconds) for task, timing in times.items()}
     for task, export in tasks.items():
-        seconds = export.bundle_minutes() * 60 if served else times[task].seconds
-        cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
+        seconds, currency = times[task].seconds, "USD"
+        if config.platform == "prolific":
+            seconds, currency = export.bundle_minutes() * 60, config.currency
+        cost.require_floor(task, export.pay(), seconds, config.least_pay(), f"--{task}-reward", currency=currency)
+    return Terms(
+        config, pilot, times, tasks, config.right if config.right is not None else _accuracy(pilot, notes), notes
+    )
+
+
+def forecast_study(terms: Terms, dataset: Dataset) -> StudyForecast:
+    """Votes, hours and cost of both tasks, and the expected number of kept descriptions."""
+    config, notes, served = terms.config, [*terms.notes], terms.config.platform == "prolific"
+    sets = dict(sorted(Counter(str(dataset.split_of(row) or "none") for row in dataset.sets).items()))
     splits = [
         SplitVotes(count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
         for split, count in sets.items()
     ]
-    kept = sum(split.units * cost.chance_kept(accuracy, split.needed, split.most) for split in splits)
+    kept = sum(split.units * cost.chance_kept(terms.right, split.needed, split.most) for split in splits)
     contents = {name: image.sha256 for name, image in dataset.images.items()}
     if served:
-        efforts = _offers(config, dataset, tasks, contents)
+        efforts = _offers(config, dataset, terms.tasks, contents)
         notes += [f"{task}: {offer.shortage}" for task, (_, offer) in efforts.items() if offer and offer.short]
     else:
-        efforts = _votes(config, splits, accuracy)
+        efforts = _votes(config, splits, terms.right)
     sets_of = grouped((contents[name] or name, row.id) for row in dataset.sets for name in row.images)
     if overlapping := {name for names in sets_of.values() if len(names) > 1 for name in names}:
         count = f"{len(overlapping)} of {plural(len(dataset.sets), 'set')}"
         notes.append(f"{count} share pictures: each needs people who have seen none of the others")
     units = sum(split.units for split in splits)
-    forecasts = tuple(_forecast(config, tasks[task], units, times[task], efforts[task]) for task in tasks)
+    forecasts = tuple(terms.forecast(task, units, efforts[task]) for task in terms.tasks)
     if config.qualification and not served:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
@@ -140,10 +193,12 @@ def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
         per_kept=total / kept if kept else 0.0,
         hours=sum(row.hours for row in forecasts),
         people=people_needed(describe_units(dataset, config), config, contents),
-        right=accuracy,
-        floor=floor,
-        currency=currency,
+        right=terms.right,
+        floor=config.least_pay(),
+        currency=config.currency if served else "USD",
         notes=tuple(notes),
+        sizes=(),
+        sentences=(),
     )
 
 
@@ -196,16 +251,6 @@ def _offers(
         ]
         units = [one for unit, row in written for one in derive_units(unit, row, sets[unit.image_set], config)]
     return efforts
-
-
-def _forecast(config: Plan, export: ExportTasks, units: int, timed: Timing, effort: Effort) -> cost.Forecast:
-    offer, pay = effort.offer, export.pay()
-    rewards = float(offer.total) if offer else effort.answers * pay
-    fee = cost.platform_fee(config.platform, offer.total if offer else pay, config.fee_percent)
-    # whole cents, rounded up
-    fees = math.ceil(round(fee if offer else effort.answers * fee, 6))
-    total = math.ceil(round(rewards, 6))
-    return cost.Forecast(export.task, units, effort.answers, *timed, pay, fees, total + fees, offer)
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:

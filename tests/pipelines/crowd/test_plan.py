@@ -154,3 +154,77 @@ def test_waiting_is_paid_at_the_planned_floor_which_holds_on_prolific_too(work: 
 def test_figures_that_cannot_be_are_refused(work: Path, wrong: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         run(planned(work, **wrong))
+
+
+def test_larger_studies_have_narrower_intervals_and_resolve_smaller_differences(tmp_path: Path) -> None:
+    wide, narrow = (run(planned(tmp_path, target_ci=width)) for width in (20.0, 10.0))
+    assert [size.targets for size in wide.sizes] == [1, 2, 3, 5, 8]
+    for large, small in zip(narrow.sizes, wide.sizes, strict=True):
+        assert large.sets > small.sets
+        assert large.cost > small.cost
+        assert large.width == pytest.approx(10, rel=0.05)
+    assert all(size.people >= 5 for size in wide.sizes)  # fewer have no interval
+    sets = [size.sets for size in narrow.sizes]
+    assert sets == sorted(sets, reverse=True)
+
+
+def test_both_goals_are_reached_and_the_paper_is_told_so(tmp_path: Path) -> None:
+    report = run(planned(tmp_path, target_ci=12.0, resolve=8.0))
+    assert all(size.width <= 12.5 and size.resolves <= 8.3 for size in report.sizes)
+    own = next(size for size in report.sizes if size.targets == 3)
+    assert [
+        f"{own.width:.1f} points wide" in report.sentences[0],
+        f"{own.resolves:.1f} points" in report.sentences[1],
+    ] == [True] * 2
+    assert report.size_table.rows[2][:2] == (3, own.sets)
+    assert {"figures/frontier.svg", "figures/frontier.pdf"} < {*open_artifact(tmp_path / "plan", "plan").manifest.files}
+
+
+def test_sizes_on_prolific_cost_its_submissions_and_fee(tmp_path: Path) -> None:
+    paid = {"platform": "prolific", "fee_percent": 25.0, "target_ci": 15.0}
+    size = run(planned(tmp_path, **paid)).sizes[0]
+    places = [ceil(count / 20) for count in (size.descriptions, size.votes)]
+    describe, retrieve = (
+        planned(tmp_path, **paid).tasks(task, seconds).pay()
+        for task, seconds in (("describe", 75.0), ("retrieve", 30.0))
+    )
+    assert size.cost == pytest.approx(1.25 * (places[0] * describe + places[1] * retrieve), abs=2)
+
+
+def test_a_pilot_of_careless_people_asks_for_more_sets(tmp_path: Path) -> None:
+    """Half of the people are always wrong, so votes of one person are alike."""
+    units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",), most=3) for number in range(40)]
+    answers = [
+        Answer(
+            one.id,
+            f"w-{(number + vote) % 8}",
+            {"pick": (f"clip/img{3 + (number + vote) % 2}",)},
+            (),
+            vote,
+            f"2026-01-01T00:00:0{vote}Z",
+            9.0,
+            "local",
+        )
+        for number, one in enumerate(units)
+        for vote in range(2)
+    ]
+    alike = project(tmp_path / "alike", photos=0)
+    write_pilot(alike, units, answers)
+    careless, stated = (run(planned(alike, target_ci=20.0, agreement=given)) for given in (None, 0.55))
+    assert careless.right == stated.right == 0.5
+    assert careless.sizes[0].sets > 1.5 * stated.sizes[0].sets
+    assert any("only 8" in note for note in careless.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target_ci": 0.1}, "50,000 descriptions"),
+        ({"resolve": 5.0, "right": 0.9, "agreement": 0.5}, r"by chance in 82\.0%"),
+        ({"target_ci": 0.0}, "target-ci"),
+        ({"resolve": 101.0}, "resolve"),
+    ],
+)
+def test_sizes_that_nothing_reaches_are_refused(tmp_path: Path, options: dict[str, float], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(planned(tmp_path, **options).check())
