@@ -20,7 +20,7 @@ from ctxr.metrics.compare import Interval, RatioColumn
 from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
-from ctxr.problems.figures import Columns, Figure, Summariser, none_had, people_on, percent
+from ctxr.problems.figures import Columns, Figure, Summariser, none_had, people_on, percent, resolution
 from ctxr.problems.nothing_fits import RankedQueries
 from ctxr.problems.options import EvalOptions
 from ctxr.problems.results import Findings
@@ -247,6 +247,8 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         shown = [one.interval for (_, measure), one in cells.items() if measure in guesses]
         certain = any(one.low is not None and one.value in (0.0, 1.0) for one in shown)
         note += "; for 0 and 100 the exact interval" * certain + none_had(shown)
+        own = [one.interval for (_, measure), one in cells.items() if measure == lead.measure]
+        note = "; ".join(filter(None, [note, resolution(split, own, self.findings.differences)]))
         return Table(f"{split}: main results", ("run", *guesses), tuple(rows), note)
 
     def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:

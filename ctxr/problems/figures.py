@@ -250,12 +250,20 @@ def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> T
     )
     tests = f"p: two-sided, signs of whole {units} are flipped; {corrected_note(rows)}"
     note = f"run minus against, in points; {tests}{none_had([row.interval for row in own])}"
-    # of any two runs, so by the widest interval
-    found = [resolved_by(row.interval) for row in own if row.part == own[0].part]
-    if points := max((100 * one for one in found if one is not None), default=0.0):
-        least = f"differences of {points:.1f} points in {own[0].part}"
-        note += f". This split resolves {least} (power {POWER:g}, p < {1 - LEVEL:.2f} without correction)"
     return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
+
+
+def resolution(split: str, figures: Sequence[Interval], differences: Sequence[RunDifference]) -> str:
+    """Which difference a split resolves, for the paper: between any two of its runs, so by the widest interval of their first measure; with
+    one run, by that of its figure, as if the errors of another were independent. Empty where no interval is known."""
+    compared = [row for row in differences if row.split == split]
+    own = [row.interval for row in compared if row.part == compared[0].part]
+    factor, between = (1.0, "") if own else (2**0.5, ", and smaller ones between models whose errors are alike")
+    known = [points for one in own or figures if (points := resolved_by(one)) is not None]
+    if not known:
+        return ""
+    points = 100 * factor * max(known)
+    return f"this benchmark resolves differences of {points:.1f} points (power {POWER:g}, p < {1 - LEVEL:.2f}){between}"
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
