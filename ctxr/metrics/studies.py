@@ -45,22 +45,22 @@ class SimulatedVotes(NamedTuple):
     workers: Codes
 
 
+def both_right(right: float, alike: float) -> float:
+    """Probability that two votes are right which are each right with probability `right` and whose sums correlate, 0..1."""
+    return right - 2 * float(owens_t(ndtri(right), np.sqrt((1 - alike) / (1 + alike))))
+
+
 def tetrachoric(right: float, both: float) -> float:
-    """The correlation, 0 to .95, of two normal sums that each stay below a threshold with probability `right` and both do with `both`.
+    """The correlation, 0 to .95, with which two votes are `both` right.
 
     >>> round(tetrachoric(0.5, 1 / 3), 4), tetrachoric(0.7, 0.4)
     (0.5, 0.0)
     """
-    if not 0 < right < 1:
+    if not 0 < right < 1 or both <= both_right(right, 0.0):
         return 0.0
-    threshold = float(ndtri(right))
-
-    def excess(alike: float) -> float:
-        return float(right - 2 * owens_t(threshold, np.sqrt((1 - alike) / (1 + alike)))) - both
-
-    if excess(0.0) >= 0:
-        return 0.0
-    return _MOST_ALIKE if excess(_MOST_ALIKE) <= 0 else float(brentq(excess, 0.0, _MOST_ALIKE))
+    if both >= both_right(right, _MOST_ALIKE):
+        return _MOST_ALIKE
+    return float(brentq(lambda alike: both_right(right, alike) - both, 0.0, _MOST_ALIKE))
 
 
 def model_of_votes(right: Flags, descriptions: Column, image_sets: Column, workers: Column) -> VoteModel | None:

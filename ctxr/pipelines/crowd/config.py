@@ -70,9 +70,19 @@ class Plan(Protocol):
     resolve: Annotated[float | None, POINTS] = None
     """Find the sizes of a study that tells models apart that differ by this many points, with a power of 0.8."""
     agreement: Annotated[float | None, SHARE] = None
-    """Share of pairs of votes on a description that are both right or both wrong; default: that of the answers so far, else 0.8."""
+    """Share of pairs of votes on a description that are both right or both wrong; default: that of the answers so far, else about 0.8."""
     model_accuracy: Annotated[float, SHARE] = 0.3
     """Accuracy of the weaker model (--resolve); the best of ImageCoDe reach about 0.3."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """The better model is right on 100 % at most."""
+        yield from super().rules()
+        if self.resolve is not None and self.model_accuracy + self.resolve / 100 > 1:
+            most = 1 - self.resolve / 100
+            yield (
+                f"no model is {self.resolve:g} points better than one at {self.model_accuracy:g}",
+                f"--model-accuracy {most:.3g} or less",
+            )
 
     @property
     def seeks_sizes(self) -> bool:

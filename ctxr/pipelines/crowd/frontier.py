@@ -15,13 +15,12 @@ from ctxr.errors import UsageError, plural
 from ctxr.metrics import studies
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.metrics.studies import VoteModel
-from ctxr.metrics.votes import Codes, Doubles
 from ctxr.pipelines.crowd.config import Plan, StudySize
 from ctxr.problems.drawing import Chart
 from ctxr.store.tables import grouped
 
-AGREEMENT = 0.8
-"""Assumed share of pairs of votes on a description that are both right or both wrong; alpha of ImageCoDe is .795 (section 3.3)."""
+ALIKE = 0.7
+"""Assumed correlation of votes on one description: at the accuracy of ImageCoDe they agree in 80 % of pairs, and its alpha is .795."""
 
 OTHERS = 0.1
 """Assumed correlation of votes on one image set, and of one worker's."""
@@ -50,18 +49,21 @@ def model_of(config: Plan, right: float, pilot: Sequence[tuple[Unit, Answer]], n
             f"models are taken to be right on {config.model_accuracy:.0%}, and to find hard what people find hard"
         )
     notes.append(f"each person is taken to retrieve {config.per_submission} times (--per-submission)")
-    agreement = config.agreement
-    if agreement is None and (measured := _measured(pilot, notes)) is not None:
+    if config.agreement is None and (measured := _measured(pilot, notes)) is not None:
         return replace(measured, right=right)
-    if agreement is None:
-        agreement = AGREEMENT
+    if config.agreement is None:
+        description = ALIKE
+        agreement = 1 - 2 * (right - studies.both_right(right, ALIKE))
         notes.append(f"no description has two votes yet: votes on one are assumed to agree in {agreement:.0%} of pairs")
-    if agreement < (least := right**2 + (1 - right) ** 2) - 1e-9:
-        raise UsageError(
-            f"two votes that are right with probability {right:.3g} agree by chance in {least:.1%} of pairs, not in {agreement:.1%}",
-            hint=f"--agreement {ceil(1000 * least) / 1000} or more",
-        )
-    description = studies.tetrachoric(right, (agreement + 2 * right - 1) / 2)
+    else:
+        least = right**2 + (1 - right) ** 2
+        if config.agreement < least - 1e-9:
+            raise UsageError(
+                f"two votes that are right with probability {right:.3g} agree by chance in {least:.1%} of pairs, not in "
+                f"{config.agreement:.1%}",
+                hint=f"--agreement {ceil(1000 * least) / 1000} or more",
+            )
+        description = studies.tetrachoric(right, (config.agreement + 2 * right - 1) / 2)
     return VoteModel(right, description, min(OTHERS, description), min(OTHERS, 1 - description))
 
 
@@ -103,7 +105,9 @@ class Frontier:
         return 1 + sum(1 / (answers - 1) for answers in every if answers)
 
     def sizes(self, progress: Progress) -> list[StudySize]:
-        """By descriptions of a set. Raises UsageError where none is reached with `MOST_DESCRIPTIONS`."""
+        """By descriptions of a set. Raises UsageError where none is reached with `MOST_DESCRIPTIONS`, or nothing is kept."""
+        if not self.model.right:
+            raise UsageError("no retrieval was right, so no description is kept", hint="--right 0.735")
         found = []
         for targets in progress.each("simulate studies", sorted({*TARGETS, self.config.targets})):
             least = max(LEAST_CLUSTERS, self.each * (ceil(LEAST_CLUSTERS / targets) - 1) + 1)
@@ -132,7 +136,7 @@ class Frontier:
         kept = np.mean([(one.right.sum(axis=-1) >= needed).mean() for one in studied])
         descriptions = sets * targets
         votes = descriptions * float(used) * self.checks
-        people = ceil(votes / self.checks / self.each)
+        people = max(ceil(votes / self.checks / self.each), targets * most)  # who sees a set once
         cost, hours = self.price({"describe": descriptions, "retrieve": votes})
         reached = 100 * self.width(targets, sets), 100 * self.resolved(targets, sets)
         return StudySize(
@@ -142,18 +146,22 @@ class Frontier:
     def width(self, targets: int, sets: int) -> float:
         """Of the interval of human accuracy over workers, on first votes."""
         studied = (self._votes(targets, sets, 1, rng) for rng in self._rounds())
-        return studies.width_of(_mean_error((one.right.ravel().astype(float), one.workers.ravel()) for one in studied))
+        errors = [studies.standard_error(one.right.ravel().astype(float), one.workers.ravel()) for one in studied]
+        return studies.width_of(float(np.mean(errors)))
 
     def resolved(self, targets: int, sets: int) -> float:
         """The difference of two models on the descriptions that are kept."""
         needed, most = self.config.votes("test")
         better = min(1.0, self.config.model_accuracy + (self.config.resolve or 0) / 100)
-        rows = []
+        errors = []
         for rng in self._rounds():
             kept = self._votes(targets, sets, most, rng).right.sum(axis=-1) >= needed
             one, other = studies.simulate_runs(self.model, (self.config.model_accuracy, better), (sets, targets), rng)
-            rows.append(((other.astype(float) - one)[kept], np.nonzero(kept)[0]))
-        return studies.resolves(_mean_error(row for row in rows if len(row[0])))
+            gains = (other.astype(float) - one)[kept]
+            # what is measured on next to no set resolves nothing
+            enough = np.count_nonzero(kept.any(axis=1)) >= LEAST_CLUSTERS
+            errors.append(studies.standard_error(gains, np.nonzero(kept)[0]) if enough else 1.0)
+        return min(1.0, studies.resolves(float(np.mean(errors))))
 
     def _votes(self, targets: int, sets: int, votes: int, rng: np.random.Generator) -> studies.SimulatedVotes:
         return studies.simulate(self.model, sets, targets, votes, each=self.each, rng=rng)
@@ -161,10 +169,6 @@ class Frontier:
     def _rounds(self) -> Iterator[np.random.Generator]:
         """Generators of simulated studies, the same for every size."""
         return (np.random.default_rng((self.config.seed, number)) for number in range(studies.ROUNDS))
-
-
-def _mean_error(rows: Iterator[tuple[Doubles, Codes]]) -> float:
-    return float(np.mean([studies.standard_error(values, clusters) for values, clusters in rows]))
 
 
 def chart_of(sizes: Sequence[StudySize]) -> Chart:

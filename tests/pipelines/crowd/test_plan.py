@@ -221,6 +221,8 @@ def test_a_pilot_of_careless_people_asks_for_more_sets(tmp_path: Path) -> None:
     [
         ({"target_ci": 0.1}, "50,000 descriptions"),
         ({"resolve": 5.0, "right": 0.9, "agreement": 0.5}, r"by chance in 82\.0%"),
+        ({"resolve": 5.0, "right": 0.0}, "no retrieval"),
+        ({"resolve": 5.0, "model_accuracy": 0.96}, r"at 0\.96"),
         ({"target_ci": 0.0}, "target-ci"),
         ({"resolve": 101.0}, "resolve"),
     ],
