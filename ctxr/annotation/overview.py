@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +14,7 @@ from ctxr.annotation.confirmation import leaving, leaving_notes, unconfirmed_not
 from ctxr.annotation.cost import FORECAST
 from ctxr.annotation.forms import PROBLEM, Choice
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Overview, WorkerState
+from ctxr.annotation.journal.results import Overview, SeenWorker
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.launch import study_offer
 from ctxr.annotation.owed import OFFERS, owed_by
@@ -36,31 +35,17 @@ LATEST = 12
 """Answers, and people, that are shown as the last ones."""
 
 
-class SeenWorker(NamedTuple):
-    """Somebody who enrolled, as the researcher sees them.
-
-    Attributes:
-        name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
-        last: when they took or sent something (ISO 8601), or empty. standing: their state in words, `active` for who may work.
-    """
-
-    state: WorkerState
-    name: str
-    reports: int
-    holds: bool
-    last: str
-    standing: str
-
-
 def overview(
     workdir: Path, journal: Journal, answered: AggregatedAnswers, now: datetime, names: Mapping[str, str] = {}
 ) -> Overview:
     """What the answers in the journal of a project, `Journal.answered`, come to so far; `names` by pseudonym, where they may be shown."""
+    seen = seen_workers(journal, answered, names)
     return Overview(
         progress=_progress(journal, answered),
         agreement=_agreement(answered),
         money=_money(workdir, journal, answered),
-        people=_people(seen_workers(journal, answered, names), now),
+        people=_people(seen, now),
+        seen=seen,
         latest=_latest(answered, names, now),
         paused=journal.paused(),
         stuck=(*leaving_notes(journal, workdir, names), *_stuck(journal, now)),

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.kept import KeptTable, kept_tables
-from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.journal.results import DECLINED, NotAllowed
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
 from ctxr.web.language import _
@@ -56,9 +56,6 @@ _visit = Table(
 
 LEFT = "left"
 """Ending of a visit whose person came again with another submission."""
-
-DECLINED = "declined"
-"""Ending of a visit whose person did not agree to the consent; who changes their mind begins it anew."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ctxr.annotation.journal.database import Database, Rules, Transaction, micro
 from ctxr.annotation.journal.leasing import unit
 from ctxr.annotation.journal.reading import JournalReader
 from ctxr.annotation.journal.results import (
+    DECLINED,
     ChatRoom,
     GivenAnswer,
     Lease,
@@ -155,7 +156,7 @@ class Journal(JournalReader):
     def agree(self, worker: str, version: str, language: str, now: datetime) -> None:
         """Record that an enrolled worker agreed to a version of the consent, once; that they declined one is over then."""
         with self._writing(now) as tx:
-            tx.update(tables.change, {"worker": worker, "after": worker_state.DECLINED, "undone": 0}, undone=1)
+            tx.update(tables.change, {"worker": worker, "after": DECLINED, "undone": 0}, undone=1)
             if tx.find(tables.consent, worker=worker, version=version) is None:
                 tx.insert(tables.consent, worker=worker, version=version, language=language, at=tx.now)
 
@@ -164,8 +165,9 @@ class Journal(JournalReader):
         with self._writing(now) as tx:
             row = tx.find(tables.worker, id=worker, state="active")
             if row is not None and worker not in worker_state.declined(tx):
-                reason = "They declined the changed consent."
-                worker_state.change(tx, row, worker_state.DECLINED, reason, worker_state.LEAVER)
+                columns = {"before": "allowed" if row["allowed"] else "active", "after": DECLINED, "at": tx.now}
+                columns |= {"reason": "They declined the changed consent.", "by": worker_state.LEAVER}
+                tx.insert(tables.change, worker=worker, **columns)
 
     def has_begun(self, worker: str) -> bool:
         """Whether a worker enrolled, under whatever consent."""
@@ -411,7 +413,7 @@ class Journal(JournalReader):
                 raise NotAllowed("withdrawn", f"{worker} has withdrawn, and their data was deleted.")
             after, undone = change, int(change == "undone")
             if undone:
-                theirs = changes.worker == worker, changes.after != worker_state.DECLINED
+                theirs = changes.worker == worker, changes.after != DECLINED
                 undoable = select(tables.change).where(*theirs, changes.undone == 0)
                 last = tx.row(undoable.order_by(changes.number.desc()).limit(1))
                 if last is None:

@@ -66,7 +66,7 @@ class JournalReader:
             return worker_state.block_of(tx, worker)
 
     def declined(self) -> set[str]:
-        """The workers who declined a changed consent, and have not agreed to it since."""
+        """The workers who declined a changed consent, and have neither agreed to it nor worked under another since."""
         with self._reading() as tx:
             return worker_state.declined(tx)
 

@@ -1,6 +1,6 @@
 """Results of the journal: leases, refusals, chat rooms, and the state of workers and units."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,10 @@ from ctxr.store.records import Turn
 LeaseState = Literal["live", "answered", "expired", "returned"]
 Pool = Literal["train", "eval", "both"]
 WorkerStatus = Literal["active", "blocked", "screened_out", "withdrawn"]
+
+DECLINED = "declined"
+"""What somebody did who did not agree to a consent: the ending of their visit, and, of one who had begun, a change that leaves their
+state as it is. They may agree later."""
 
 
 @dataclass(frozen=True)
@@ -155,15 +159,37 @@ class TaskProgress:
     decided: int = 0
 
 
+class SeenWorker(NamedTuple):
+    """Somebody who enrolled, as the researcher sees them.
+
+    Attributes:
+        name: of their link, or their pseudonym. reports: problems that they reported. holds: they hold a unit.
+        last: when they took or sent something (ISO 8601), or empty. standing: their state in words, `active` for who may work.
+    """
+
+    state: WorkerState
+    name: str
+    reports: int
+    holds: bool
+    last: str
+    standing: str
+
+
 @dataclass(frozen=True)
 class Overview:
-    """What a study has come to: progress, agreement, money, who was here last and the last answers as tables; `paused` since when (UTC,
-    ISO 8601), empty where it runs; `stuck`: what cannot go on and why, a sentence each."""
+    """What a study has come to.
+
+    Attributes:
+        progress, agreement, money: as tables. people: who was here last. seen: everybody. latest: the last answers.
+        paused: since when (UTC, ISO 8601); empty where it runs.
+        stuck: what cannot go on and why, a sentence each.
+    """
 
     progress: Table
     agreement: Table
     money: Table
     people: Table
+    seen: Sequence[SeenWorker]
     latest: Table
     paused: str
     stuck: tuple[str, ...]

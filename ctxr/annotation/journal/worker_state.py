@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping, bindparam, exists, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction, stamp
-from ctxr.annotation.journal.results import Change, NotAllowed, Pool, WorkerState
+from ctxr.annotation.journal.results import DECLINED, Change, NotAllowed, Pool, WorkerState
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.pseudonyms import is_pseudonym
 from ctxr.annotation.records import Unit
@@ -22,9 +22,6 @@ RULE = "rule"
 
 LEAVER = "worker"
 """The author of the block of somebody who asked to withdraw, and of `DECLINED`."""
-
-DECLINED = "declined"
-"""What a worker has done who did not agree to a changed consent; their state stays, because they may agree later."""
 
 _CHANGE = tables.change.c
 _STANDS = _CHANGE.worker == bindparam("name"), _CHANGE.undone == 0
@@ -226,12 +223,10 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
-    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why; `DECLINED` leaves it as it is."""
+    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)
-    if after == DECLINED:
-        return
     allowed = after == "allowed"
     tx.update(tables.worker, {"id": row["id"]}, state="active" if allowed else after, allowed=int(allowed))
     if "blocked" in (before, after):

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.confirmation import ask_to_withdraw
-from ctxr.annotation.journal.identities import DECLINED
+from ctxr.annotation.journal.results import DECLINED
 from ctxr.annotation.study import CONSENT, INSTRUCTIONS, StudyPage
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.pages import Endpoints, Posted

@@ -56,7 +56,6 @@ class RunPages(SignedPages):
             total={
                 name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
             },
-            people=seen_workers(self.site.journal, answered, names),
             latest=list(self._latest(answered, answered.answers, names)),
             csrf=self.signer.form_token(session.nonce, f"{self.at}/run/pause"),
         )

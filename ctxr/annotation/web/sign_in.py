@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ctxr.annotation.confirmation import readmit
-from ctxr.annotation.journal.identities import DECLINED, LEFT, Visit
-from ctxr.annotation.journal.results import NotAllowed
+from ctxr.annotation.journal.identities import LEFT, Visit
+from ctxr.annotation.journal.results import DECLINED, NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import Invitation, Session
 from ctxr.web.language import N_, _, ngettext

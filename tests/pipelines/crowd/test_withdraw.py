@@ -16,9 +16,9 @@ from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.confirmation import ask_to_withdraw, leaving
 from ctxr.annotation.journal.dealing import WITHDRAWN
-from ctxr.annotation.journal.identities import DECLINED, FILE, Identities, known_workers, read_visits
+from ctxr.annotation.journal.identities import FILE, Identities, known_workers, read_visits
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Lease
+from ctxr.annotation.journal.results import DECLINED, Lease
 from ctxr.annotation.overview import overview
 from ctxr.annotation.owed import owed_by
 from ctxr.annotation.platforms.prolific import ProlificClient
