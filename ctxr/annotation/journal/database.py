@@ -229,15 +229,23 @@ class Database:
                 raise group.failure
 
     def _leave(self, admitted: threading.Event) -> None:
-        """Admit the next thread to the group, which ends where nobody waits."""
+        """Admit the next thread, to this group or, where that is full, broken or the last one waited, once it has ended."""
         with self._guard:
-            is_admitted, group = self._queue[0] is admitted, self._group
-            self._queue.remove(admitted)
-            if is_admitted and group and (not self._queue or group.failure or group.size == _MOST_TOGETHER):
-                self._group = None
-                group.end()
-            if self._queue:
-                self._queue[0].set()
+            group = self._group if self._queue[0] is admitted else None
+            if group is None or not (len(self._queue) == 1 or group.failure or group.size == _MOST_TOGETHER):
+                self._admit_after(admitted)
+                return
+            self._group = None
+        try:
+            group.end()  # without the guard: others may queue, and wait behind this thread
+        finally:
+            with self._guard:
+                self._admit_after(admitted)
+
+    def _admit_after(self, admitted: threading.Event) -> None:
+        self._queue.remove(admitted)
+        if self._queue:
+            self._queue[0].set()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -257,6 +257,33 @@ def test_writers_reach_the_disk_together_and_one_who_fails_takes_nothing_from_th
     database.close()
 
 
+def test_others_may_queue_while_a_group_reaches_the_disk_and_come_after_it(opener: Opener, address: str) -> None:
+    opener()
+    database = Database(address)
+    queued: list[int] = []
+
+    def write(name: str) -> None:
+        with database.writing() as connection:
+            assert names_in(database) == ({"a"} if name == "b" else set())
+            connection.execute(sqlalchemy.insert(metadata.tables["crowd_about"]).values(name=name, value=""))
+
+    later = threading.Thread(target=write, args=("b",))
+
+    @sqlalchemy.event.listens_for(database._engine, "commit")
+    def join(connection: sqlalchemy.Connection) -> None:
+        if later.ident is None and connection.get_execution_options().get("writing"):
+            later.start()
+            deadline = time.monotonic() + 30
+            while len(database._queue) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            queued.append(len(database._queue))
+
+    write("a")
+    later.join()
+    assert (queued, names_in(database)) == ([2], {"a", "b"})
+    database.close()
+
+
 def test_nobody_is_told_that_something_is_stored_if_the_database_undid_it_for_all(opener: Opener, address: str) -> None:
     opener()
     database = Database(address)
