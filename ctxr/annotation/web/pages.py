@@ -24,7 +24,7 @@ from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
 from ctxr.web.failures import too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
-from ctxr.web.language import ENGLISH, N_, PageLanguage, _
+from ctxr.web.language import ENGLISH, N_, PageLanguage, _, name_of_language
 from ctxr.web.signing import SESSION_DAYS, Signer
 from ctxr.web.static import HttpProblem, StaticFiles, environment
 from ctxr.web.translations import Speaking
@@ -212,7 +212,7 @@ class Pages(SignedPages):
     def __init__(self, site: Site) -> None:
         super().__init__(site.base_url, site.signer)
         self.site, self.languages, self.contact = site, site.languages, site.texts.contact
-        self._templates.globals["described_in"] = site.language
+        self._templates.globals |= {"described_in": site.language, "name_of_language": name_of_language}
         self._agreed = set[str]()
 
     def agreed(self, worker: str) -> bool:

@@ -12,7 +12,7 @@ from ctxr.annotation.study import StudyTexts, read_texts
 from ctxr.annotation.web.site import Invitation
 from tests.annotation.test_study import CONSENT, EXIT, HOSTILE, folder_of
 from tests.annotation.web.conftest import MakeCrowd
-from tests.annotation.web.crowd import IMAGES, START, UNITS, Crowd
+from tests.annotation.web.crowd import IMAGES, LANGUAGES, START, UNITS, Crowd
 from tests.annotation.web.crowd import crowd as crowd_of
 from tests.annotation.web.reading import HtmlReader, read
 from tests.annotation.web.test_run import runner
@@ -362,6 +362,21 @@ def test_instructions_come_before_the_first_page_of_each_task_and_can_be_read_ag
     assert read(visitor.get("/next")).headline == "Done for now, thank you"
     for task, status in (("entail", 200), ("nothing", 404), ("repeat", 404), ("entail.ar", 404), ("..%2fconsent", 404)):
         assert visitor.get(f"/instructions/{task}").status_code == status
+
+
+@pytest.mark.parametrize(
+    ("asked", "browser", "said"), [("en", "en", 0), ("en", "ar", 1), ("ar-EG", "ar", 0), ("ar", "de", 1)]
+)
+def test_the_language_of_the_work_is_named_where_it_is_not_that_of_the_page(
+    make_crowd: MakeCrowd, tmp_path: Path, asked: str, browser: str, said: int
+) -> None:
+    crowd = make_crowd(UNITS["entail"], texts=consent_of(tmp_path), language=asked, languages=LANGUAGES)
+    visitor = crowd.invited("ada")
+    visitor.headers["accept-language"] = browser
+    names = {"ar": "الإنجليزية", "de": "Arabic"}
+    pages = [visitor.get("/next")]
+    pages.append(read(pages[0]).form("/agree").send(visitor, agree="yes"))
+    assert [page.text.count(f"{names.get(browser, 'English')}.</b>") for page in pages] == [said, said]
 
 
 @pytest.mark.parametrize("attention", [False, True])
