@@ -81,12 +81,15 @@ class _Markdown(MarkdownIt):
         return url.lower().startswith(("http://", "https://", "mailto:"))
 
 
-_MARKDOWN = _Markdown("commonmark", {"html": False}).disable("image")
+_MARKDOWN = _Markdown("commonmark", {"html": False}).enable("table").disable("image")
 
 
 def page_of(text: str, where: Path) -> StudyPage:
     """The page that a text in Markdown makes, with the language in the name of its file. Raises DataError where it has no heading."""
     tokens = _MARKDOWN.parse(text)
+    for one in tokens:
+        if one.type in ("th_open", "td_open"):
+            one.attrs = {}  # a style of their own, which browsers refuse here
     start = next((place for place, token in enumerate(tokens) if token.type == "heading_open"), None)
     title = "".join(one.content for one in tokens[start + 1].children or ()).strip() if start is not None else ""
     if start is None or not title:

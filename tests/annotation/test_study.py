@@ -8,6 +8,7 @@ import pytest
 
 from ctxr.annotation.study import StudyTexts, page_of, read_texts
 from ctxr.annotation.tasks import NAMES
+from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import CtxrError, DataError
 
 CONSENT = "# About the study\n\nYou describe images. Questions: <mailto:ada@example.org> or ben@example.org.\n"
@@ -51,6 +52,24 @@ def test_a_text_is_read_in_its_language_and_else_in_the_one_without_a_name(tmp_p
     mine = texts.page("instructions-tag", "ar")
     assert mine is not None
     assert mine.title == "Mine"
+
+
+def test_a_table_is_one_and_brings_no_style_of_its_own(tmp_path: Path) -> None:
+    table = "\n| what | kept for |\n| --- | ---: |\n| <b>names</b> | a year |\n"
+    page = read_texts(folder_of(tmp_path, consent=CONSENT + table)).page("consent")
+    assert page is not None
+    assert "<th>kept for</th>" in page.html
+    assert "<td>&lt;b&gt;names&lt;/b&gt;</td>\n<td>a year</td>" in page.html
+    with pytest.raises(DataError, match="'what'"):
+        read_texts(folder_of(tmp_path, exit=EXIT + table))
+
+
+@pytest.mark.parametrize(("name", "is_sheet"), [("consent.md", False), ("votes.CSV", True)])
+def test_only_a_table_is_saved_in_a_spreadsheet(tmp_path: Path, name: str, is_sheet: bool) -> None:
+    (tmp_path / name).write_bytes("# Für".encode("latin-1"))
+    with pytest.raises(DataError, match="byte 0xfc") as raised:
+        read_utf8(tmp_path / name)
+    assert ("CSV UTF-8" in raised.value.hint) == is_sheet
 
 
 def test_every_task_has_instructions_with_good_and_bad_examples_and_no_consent_is_made_up() -> None:

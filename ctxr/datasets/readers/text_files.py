@@ -53,7 +53,8 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    save = f"save {path.name} as UTF-8 (in a spreadsheet the format is called CSV UTF-8)"
+    aside = " (in a spreadsheet the format is called CSV UTF-8)" if path.suffix.lower() == ".csv" else ""
+    save = f"save {path.name} as UTF-8{aside}"
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}:1 is not UTF-8 text but UTF-16", hint=save)
     content = content.removeprefix(b"\xef\xbb\xbf")

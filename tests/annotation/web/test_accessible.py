@@ -2,7 +2,7 @@
 right to left."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ctxr.annotation.study import read_texts
+from ctxr.annotation.study import StudyTexts, read_texts
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.web.site import Invitation
 from tests.annotation.test_study import CONSENT, EXIT, EXIT_AR, folder_of
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import BASE, LANGUAGES, UNITS, Crowd
+from tests.annotation.web.crowd import crowd as crowd_of
 from tests.annotation.web.reviewed import Reviewed
 from tests.annotation.web.serving import serving
 from tests.annotation.web.test_app_browser import LOADING, MOVED, SCREENS, Screen, look
@@ -25,6 +26,7 @@ from tests.annotation.web.test_run import described
 from tests.annotation.web.test_sign_in_prolific import entry, pays
 from tests.annotation.web.test_work import GOOD
 
+TABLE = "\n| what | kept for |\n| --- | ---: |\n| answers, with a pseudonym | as long as the benchmark |\n| names | a year |\n"
 ARABIC = "# عن الدراسة\n\nتصف صورًا. للأسئلة: <ada@example.org>\n\n- نقطة\n- **نقطة** أخرى\n"
 OPTIONAL = "document.querySelectorAll('[required]').forEach((one) => (one.required = false))"
 LONG = "team/a-very-long-name-without-any-space-that-somebody-typed-in-here"
@@ -95,8 +97,12 @@ def invitation(walk: Walk) -> Iterator[None]:
             yield
 
 
+def consent_in(folder: Path, more: str = "") -> StudyTexts:
+    return read_texts(folder_of(folder, consent=CONSENT + TABLE + more, consent_ar=ARABIC + TABLE + more))
+
+
 def consent(walk: Walk) -> Iterator[None]:
-    texts = read_texts(folder_of(walk.folder / "study", consent=CONSENT, consent_ar=ARABIC))
+    texts = consent_in(walk.folder / "study")
     with walk.served(texts=texts) as made:
         walk.invited(made)
         yield
@@ -109,7 +115,7 @@ def consent(walk: Walk) -> Iterator[None]:
 
 
 def leaving(walk: Walk) -> Iterator[None]:
-    with walk.served(texts=read_texts(folder_of(walk.folder / "study", consent=CONSENT, consent_ar=ARABIC))) as made:
+    with walk.served(texts=consent_in(walk.folder / "study")) as made:
         walk.invited(made)
         walk.tab.locator("[name=agree]").check()
         walk.press("main button")
@@ -118,6 +124,20 @@ def leaving(walk: Walk) -> Iterator[None]:
             yield
             if walk.tab.locator("form[action$=withdraw] button").count():
                 walk.press("form[action$=withdraw] button")
+
+
+def changed(walk: Walk) -> Iterator[None]:
+    with walk.served(texts=consent_in(walk.folder / "study")) as made:
+        walk.invited(made)
+        walk.tab.locator("[name=agree]").check()
+        walk.press("main button")
+    later = crowd_of(made.folder, texts=consent_in(walk.folder / "later", "\n\n!"), languages=LANGUAGES)
+    with closing(later), walk.opened(later):
+        walk.go("/next")
+        expect(walk.tab.locator(".notice")).to_be_visible()
+        yield
+        walk.press("form[action$=refuse] button")
+        yield
 
 
 def at_the_end(walk: Walk) -> Iterator[None]:
@@ -212,6 +232,10 @@ def answers(walk: Walk) -> Iterator[None]:
         walk.tab.fill("#f-description", "the cat on the next image")
         expect(walk.tab.locator(".problems li")).to_have_count(1)
         yield
+        walk.tab.fill("#f-description", "A red bicycle leans on the wall beside the door.")
+        walk.press("#send")
+        expect(walk.tab.locator("[role=status]")).to_be_visible()
+        yield
 
 
 def message(walk: Walk) -> Iterator[None]:
@@ -304,6 +328,7 @@ TRANSLATED: dict[str, Way] = {
     "sign in": sign_in,
     "invitation": invitation,
     "consent": consent,
+    "changed consent": changed,
     "withdrawal": leaving,
     "exit": at_the_end,
     "instructions": instructions,
