@@ -84,6 +84,8 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
             yield _asked(state, one)
         case kinds.JUDGMENTS, _ if one.counts.get("answers") and not made(kinds.DATASET, kinds.AUDIT):
             yield _counted(state, max(((state.finished[name].made, name) for name in one.parents), default=(0, ""))[1])
+        case kinds.DATASET, _ if one.counts.get("queries") == 0:
+            return  # nothing can be evaluated
         case kinds.DATASET, kinds.REVISE_LABELS:
             yield "" if made() else command("export-tasks", "entail")
         case kinds.DATASET, "build-documents":

@@ -156,6 +156,14 @@ def test_dialogues_have_models_and_a_format_of_their_own(project: Project) -> No
     assert project.next() == "ctxr export --to photochat --input W/dataset"
 
 
+def test_nothing_is_evaluated_on_an_empty_dataset(project: Project) -> None:
+    project.make("tasks/describe", "export-tasks", "tasks", config={"backend": "local"})
+    project.make("judgments", "aggregate", "judgments", "tasks/describe")
+    project.make("dataset", "aggregate", "dataset", "judgments", counts={"queries": 0})
+    for still, wanted in ((2, "ctxr serve"), (0, "ctxr doctor W/dataset")):
+        assert project.next(open={"describe": still}, answered=4) == wanted
+
+
 def test_a_study_is_launched_before_it_is_served(project: Project) -> None:
     words, platform = ["export-tasks", "tag", "--backend", "prolific"], {"backend": "prolific"}
     for typed, wanted in ((words, f"ctxr {' '.join(words)} --launch"), ([*words, "--launch"], "ctxr serve")):
