@@ -183,6 +183,29 @@ def test_a_problem_is_told_with_the_keyboard_alone(make_crowd: MakeCrowd, show: 
     assert crowd.site.journal.answers()[0].values == {"problem": ("broken",), "comment": ("3 is grey",)}
 
 
+def test_an_answer_that_finds_no_server_stays_on_its_page_and_can_be_sent_again(
+    make_crowd: MakeCrowd, show: Show
+) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        page = tab.url
+        tab.fill("#f-description", GOOD)
+        tab.context.set_offline(True)
+        tab.click("#send")
+        expect(tab.locator("#problems li")).to_have_count(1)
+        tab.context.set_offline(False)
+        tab.route("**/static/**", lambda route: route.fulfill(status=502))  # a proxy whose server starts again
+        tab.click("#send")
+        expect(tab.locator("#answer")).not_to_have_attribute("data-sent", "yes")
+        assert (tab.url, tab.input_value("#f-description"), crowd.site.journal.answers()) == (page, GOOD, [])
+        tab.unroute("**/static/**")
+        with tab.expect_navigation():
+            tab.click("#send")
+        (answer,) = crowd.site.journal.answers()
+        assert answer.values["description"] == (GOOD,)
+
+
 def test_problems_are_told_while_typing_and_go_with_their_cause_or_for_a_reason(
     make_crowd: MakeCrowd, show: Show
 ) -> None:

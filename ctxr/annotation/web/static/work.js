@@ -114,11 +114,21 @@ form.addEventListener("input", () => {
   clearTimeout(waiting);
   waiting = setTimeout(check, 600);
 });
-form.addEventListener("submit", (event) => {
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
   clearTimeout(waiting);
   asked += 1;
-  if (form.dataset.sent) event.preventDefault(); // a second press; the server would take it as the same answer
+  if (form.dataset.sent) return; // a second press; the server would take it as the same answer
   form.dataset.sent = "yes";
+  try {
+    // sent to a server that is away, the form would leave this page, and what was written with it
+    const found = await fetch(import.meta.url, { method: "HEAD", cache: "no-store" });
+    if (found.status < 500) return form.submit();
+  } catch {
+    // the same as an answer of a proxy that does not reach the server
+  }
+  delete form.dataset.sent;
+  tell([form.dataset.away]);
 });
 addEventListener("pageshow", () => delete form.dataset.sent);
 if (matchMedia("(hover: hover)").matches) document.querySelector(".answer textarea")?.focus({ preventScroll: true });
