@@ -26,7 +26,8 @@ def next_step(state: ProjectState) -> str:
     if again := [one for one, why in repeats(state) if not why]:
         # where ctxr run failed, its first command says what it needs
         return shlex.join(["ctxr", *again[0].words]) if state.run_failed else command_in(state.workdir, "run")
-    newest = [one for one in reversed(state.stored) if one.artifact and one.kind != kinds.PLAN]
+    leading = (one for one in reversed(state.stored) if one.artifact and one.kind != kinds.PLAN)
+    newest = [one for one in leading if one.counts.get("queries") != 0]  # an empty dataset leads nowhere
     if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
         return step
     if newest:
@@ -84,8 +85,6 @@ def _steps(state: ProjectState, one: Stored) -> Iterator[str]:
             yield _asked(state, one)
         case kinds.JUDGMENTS, _ if one.counts.get("answers") and not made(kinds.DATASET, kinds.AUDIT):
             yield _counted(state, max(((state.finished[name].made, name) for name in one.parents), default=(0, ""))[1])
-        case kinds.DATASET, _ if one.counts.get("queries") == 0:
-            return  # nothing can be evaluated
         case kinds.DATASET, kinds.REVISE_LABELS:
             yield "" if made() else command("export-tasks", "entail")
         case kinds.DATASET, "build-documents":

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ctxr.annotation.artifacts import AggregatedAnswers
+from ctxr.annotation.forms import PROBLEM
 from ctxr.annotation.journal.journal import StateChange
 from ctxr.annotation.overview import LATEST, ago, overview, said, seen_workers
 from ctxr.annotation.records import Answer
@@ -45,6 +46,7 @@ class RunPages(SignedPages):
         session, answered = self._runner(request), self.site.journal.answered()
         names = self._names()
         found = overview(self.site.workdir, self.site.journal, answered, self.site.now(), names)
+        reports = [answer for answer in answered.answers[:-LATEST] if answer.values.get(PROBLEM)]
         parts = [dict(zip(found.progress.columns, row, strict=True)) for row in found.progress.rows]
         return self.page(
             "run.html",
@@ -56,6 +58,7 @@ class RunPages(SignedPages):
             total={
                 name: sum(part[name] for part in parts) for name in ("units", "decided", "open", "in hands", "answers")
             },
+            reports=list(self._latest(answered, reports, names)),
             latest=list(self._latest(answered, answered.answers, names)),
             csrf=self.signer.form_token(session.nonce, f"{self.at}/run/pause"),
         )

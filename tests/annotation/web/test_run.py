@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
@@ -11,8 +12,8 @@ from starlette.testclient import TestClient
 
 from ctxr.annotation.confirmation import ask_to_withdraw
 from ctxr.annotation.journal.journal import read_journal
-from ctxr.annotation.journal.results import Overview
-from ctxr.annotation.overview import overview
+from ctxr.annotation.journal.results import Lease, Overview
+from ctxr.annotation.overview import LATEST, overview
 from ctxr.annotation.records import Unit
 from ctxr.annotation.study import read_texts
 from ctxr.annotation.web.site import RUNNER, Invitation, Session, Shown, crowd_signer, run_signer
@@ -316,6 +317,21 @@ def test_what_nobody_could_do_anything_with_is_named(make_crowd: MakeCrowd) -> N
     text = read(runner(crowd).get("/run")).text
     assert "1 unit given up" in text
     assert text.count("picture is broken") == text.count("1 reported") == 2
+
+
+def test_problems_are_shown_with_unit_and_comment_also_after_later_answers(make_crowd: MakeCrowd) -> None:
+    units = [msgspec.structs.replace(UNITS["entail"], id=f"entail-{number}") for number in range(LATEST + 2)]
+    crowd = make_crowd(*units)
+    visitor, page = crowd.opened("ada")
+    first = crowd.site.journal.lease(crowd.worker("ada"), crowd.site.now())
+    assert isinstance(first, Lease)
+    page = read(page.form().send(visitor, problem="broken", comment="half of it is <b>grey</b>"))
+    for last in (False, True):
+        sections = runner(crowd).get("/run").text.split("<section ")
+        (place,) = [part for part in sections if "half of it is &lt;b&gt;" in part]
+        assert (first.unit.id in place, place.startswith('aria-labelledby="reports"')) == (True, last)
+        for _ in range(0 if last else LATEST):
+            page = read(page.form().send(visitor, verdict="neutral"))
 
 
 def test_a_talk_is_its_messages(make_crowd: MakeCrowd) -> None:
