@@ -46,7 +46,7 @@ def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings:
         raise UsageError(f"{out}: the unit {changed!r} was answered or handed out, and would change", hint=hint)
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[tuple[str, object, object]]:
     """Names under which two mappings differ, in order, with both values, None for a missing one."""
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return [(name, old.get(name), new.get(name)) for name in names]

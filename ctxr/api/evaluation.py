@@ -13,7 +13,7 @@ from ctxr.engine.project import CHAIN, project_of
 from ctxr.engine.report import SUMMARY, Table
 from ctxr.errors import UsageError, and_more, did_you_mean
 from ctxr.pipelines.modelling.config import Eval
-from ctxr.pipelines.modelling.eval import measure
+from ctxr.pipelines.modelling.eval import measure_splits
 from ctxr.problems.drawing import Chart, plot_chart
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Figure
@@ -63,7 +63,7 @@ def evaluate(
         config = Eval(**convert(Eval, given, "ctxr.evaluate()")).check()
         every = {name for name, one in asked.dataset.queries.items() if one.labels is None}
         evaluation = evaluation_of(EvalRequest(config, shown, left_out=every - {one.query for one in asked.rows}))
-        measure(evaluation, config, shown)
+        measure_splits(evaluation, config, shown)
     found = evaluation.findings
     return Results(found.tables, tuple(found.notes), tuple(found.figures))
 

@@ -331,11 +331,11 @@ class _Sums:
 
 
 @lru_cache(maxsize=1)
-def _shapes() -> tuple[Doubles, Doubles]:
-    """The grid of shapes, 0.2 .. 10 by 0.001, and for each Γ(1/s) Γ(3/s) / Γ(2/s)², the variance over the squared mean size."""
+def _shapes() -> Doubles:
+    """[2, 9801]: shapes, 0.2 .. 10 by 0.001, and for each Γ(1/s) Γ(3/s) / Γ(2/s)², the variance over the squared mean size."""
     shapes = 0.2 + np.arange(9801) * 0.001
     ratios = [math.exp(math.lgamma(1 / s) + math.lgamma(3 / s) - 2 * math.lgamma(2 / s)) for s in shapes.tolist()]
-    return np.asarray(shapes, np.float64), np.array(ratios, np.float64)
+    return np.array([shapes, ratios])
 
 
 VERSION = 1  # raised when the score of any picture changes

@@ -15,6 +15,8 @@ from ctxr.web.language import _
 from ctxr.web.static import HttpProblem
 
 Show = Callable[[Request, HttpProblem], Response]
+Handlers = dict[Any, Callable[[Request, Any], Response]]
+"""What answers a request that failed, by the class of the error, or 500 for any other."""
 
 
 def problem_json(problem: HttpProblem) -> JSONResponse:
@@ -30,9 +32,7 @@ def too_fast(page: Callable[[HttpProblem], Response], wait: float) -> Response:
     return answer
 
 
-def error_handlers(
-    page: Show, explain: Show, failed: str, broken: str
-) -> dict[Any, Callable[[Request, Any], Response]]:
+def error_handlers(page: Show, explain: Show, failed: str, broken: str) -> Handlers:
     """Of all errors: `page` shows people what went wrong, `explain` scripts too; `failed` is said of files, `broken` of our faults:
     texts to be translated."""
 

@@ -12,7 +12,7 @@ from ctxr.errors import DataError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train
-from ctxr.pipelines.modelling.eval import measure
+from ctxr.pipelines.modelling.eval import measure_splits
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.dialogue.recipe import VARIANTS as DIALOGUES
 from ctxr.problems.entailment.question import PairEvaluation
@@ -165,7 +165,7 @@ def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path
             assert column.figure is None or 0 <= column.figure <= LARGEST.get(measure_name, 1), measure_name
     assert is_same(open_run(report.folder, ScoringOptions(work, "cpu"), Silent()), evaluation, report.folder)
     evaluation = evaluation_of(EvalRequest(config, Silent()))
-    measure(evaluation, config, Silent())
+    measure_splits(evaluation, config, Silent())
     assert evaluation.findings.tables
     values = [(one.interval.value, LARGEST.get(one.measure, 1)) for one in evaluation.findings.figures]
     assert all(value is not None and 0 <= value <= most for value, most in values)

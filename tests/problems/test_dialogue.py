@@ -17,7 +17,7 @@ from ctxr.errors import UsageError
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.train import run as train
-from ctxr.problems.dialogue.queries import bm25_scores, dialogue_queries, labels_of
+from ctxr.problems.dialogue.queries import bm25_scores, dialogue_queries, object_labels
 from ctxr.problems.dialogue.recipe import DialogueRecipe
 from ctxr.problems.registry import question_about
 from ctxr.problems.results import PER_QUERY, QueryResult
@@ -82,7 +82,7 @@ def test_nothing_that_follows_the_photo_is_read(drawn: Path) -> None:
         own = [turn["message"] for turn in before if turn["user_id"] == turns[shared]["user_id"]]
         assert query.by_sharer == tuple(own)
         assert query.text == " ".join(query.said)
-    assert not any("photo has your" in " ".join(labels) for labels in labels_of(data).values())
+    assert not any("photo has your" in " ".join(labels) for labels in object_labels(data).values())
 
 
 def test_captions_are_read_whole(drawn: Path) -> None:
@@ -113,7 +113,7 @@ def slow_ranks(scores: Mapping[str, float], target: str) -> dict[str, float]:
 def test_figures_equal_the_slow_version(drawn: Path) -> None:
     trained(drawn, "dialogue-bm25", "words")
     data = open_dataset(drawn / "dialogues", drawn, Silent())
-    labels, asked = labels_of(data), [one for one in dialogue_queries(data) if one.query.split == "test"]
+    labels, asked = object_labels(data), [one for one in dialogue_queries(data) if one.query.split == "test"]
     each = []
     for one in asked:
         images = one.query.images

@@ -20,7 +20,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import SILENT
 from ctxr.metrics.compare import Interval
 from ctxr.pipelines.modelling.config import Eval
-from ctxr.pipelines.modelling.eval import measure
+from ctxr.pipelines.modelling.eval import measure_splits
 from ctxr.problems.drawing import Chart, charts_of, drawn, plot_chart
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.registry import evaluation_of
@@ -37,7 +37,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def charts(dataset: Path, *runs: Path | str, **options: Any) -> dict[str, Chart]:
     config = Eval(tuple(map(str, runs)), dataset, dataset.parent / "work", resamples=100, tokenizer="regex", **options)
     evaluation = evaluation_of(EvalRequest(config, SILENT))
-    measure(evaluation, config, SILENT)
+    measure_splits(evaluation, config, SILENT)
     return charts_of(evaluation)
 
 

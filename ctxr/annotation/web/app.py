@@ -1,8 +1,5 @@
 """The server's routes, and the pages for what goes wrong."""
 
-from collections.abc import Callable
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -17,7 +14,7 @@ from ctxr.annotation.web.run import RunPages
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
-from ctxr.web.failures import error_handlers, problem_json, too_fast
+from ctxr.web.failures import Handlers, error_handlers, problem_json, too_fast
 from ctxr.web.guard import RateLimited
 from ctxr.web.language import N_, _
 from ctxr.web.static import HttpProblem
@@ -70,7 +67,7 @@ def make_app(site: Site, bell: UnitNotifier | None = None) -> ASGIApp:
     return application(pages, shown, posted, _handlers(pages, run), site.addresses)
 
 
-def _handlers(pages: Pages, run: RunPages) -> dict[Any, Callable[[Request, Any], Response]]:
+def _handlers(pages: Pages, run: RunPages) -> Handlers:
     def page(request: Request, error: HttpProblem) -> Response:
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `LeasedUnit.accept`
         own = run if request.url.path.startswith(run.START) else pages

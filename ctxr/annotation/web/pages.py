@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ from ctxr.annotation.forms import Form, report_fields
 from ctxr.annotation.journal.dealing import WITHDRAWN
 from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.site import Invitation, Session, Site
-from ctxr.web.failures import too_fast
+from ctxr.web.failures import Handlers, too_fast
 from ctxr.web.guard import Buckets, Guard, RateLimited, from_elsewhere, read_form
 from ctxr.web.language import ENGLISH, N_, PageLanguage, _, name_of_language
 from ctxr.web.signing import SESSION_DAYS, Signer
@@ -66,12 +66,11 @@ class SignedPages:
     """Renders for browsers, each with a session in a cookie of this name, to which a personal link leads.
 
     Attributes:
-        START: the page of those who signed in. DOOR: what the path of a personal link begins with. GREETING: what its page says.
+        START: the page of those who signed in. GREETING: what the page of a personal link says.
         languages: of the pages; the first one is for who asks for none of them.
     """
 
     START: ClassVar[str] = "/"
-    DOOR: ClassVar[str] = "/i/"
     GREETING: ClassVar[str] = N_(
         "This is your personal link. What you answer or decide from here on is credited to you."
     )
@@ -148,7 +147,7 @@ class SignedPages:
 
     def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""
-        (here, name), session = self._invitation(request), self.session(request)
+        here, name, session = self.at + request.url.path, self._invited_name(request), self.session(request)
         if session.worker == self.worker_of(name):
             return self.go(self.START)
         form = {"action": here, "fields": [("csrf", self.signer.form_token(session.nonce, here))], "button": _("Start")}
@@ -156,19 +155,18 @@ class SignedPages:
 
     def accept(self, request: Request, posted: Posted) -> Response:
         """Sign in by a personal link."""
-        here, name = self._invitation(request)
+        name = self._invited_name(request)
         if self.session(request).worker == self.worker_of(name):  # in another tab
             return self.go(self.START)
-        self.check_form(request, posted, self.session(request).nonce, here)
+        self.check_form(request, posted, self.session(request).nonce, self.at + request.url.path)
         return self.remember(self.go(self.START), self.enrolled(name))
 
-    def _invitation(self, request: Request) -> tuple[str, str]:
-        """The address of a personal link, and whose it is. Raises HttpProblem for a link that was not made here."""
-        token = request.path_params["token"]
-        if (invitation := self.signer.read(Invitation, token)) is None:
+    def _invited_name(self, request: Request) -> str:
+        """Whose personal link it is. Raises HttpProblem for a link that was not made here."""
+        if (invitation := self.signer.read(Invitation, request.path_params["token"])) is None:
             again = _("Please copy all of it, to its last letter, and try again.")
             raise HttpProblem(403, _("This link is incomplete"), again)
-        return f"{self.at}{self.DOOR}{token}", invitation.name
+        return invitation.name
 
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
@@ -188,7 +186,7 @@ def application(
     pages: SignedPages,
     shown: Mapping[str, Show],
     posted: Mapping[str, Callable[[Request, Posted], Response]],
-    handlers: Mapping[Any, Callable[[Request, Any], Response]],
+    handlers: Handlers,
     addresses: Buckets,
 ) -> ASGIApp:
     """What serves pages: by path, what is `shown`, and what takes a `posted` form, in a thread of its own, as all that touches the disk."""

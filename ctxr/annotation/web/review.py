@@ -114,8 +114,8 @@ class ReviewPages(SignedPages):
 
     def show(self, request: Request) -> Response:
         """A set."""
-        place, one, here, session = self._set(request)
-        review, total = self.review, len(self.review.sets)
+        session, one, place = self._reviewer(request), self._set(request), request.path_params["place"]
+        here, review, total = f"{self.at}/set/{place}", self.review, len(self.review.sets)
         decision, images = review.decision(one.id), [review.dataset.images[name] for name in one.images]
         back = place if decision else review.last(session.worker)
         undo = f"{self.at}/set/{back}" if back >= 0 and review.decision(review.sets[back].id) else ""
@@ -139,8 +139,8 @@ class ReviewPages(SignedPages):
 
     def decide(self, request: Request, posted: Posted) -> Response:
         """Take a decision; it is on the disk before the next set is shown."""
-        place, one, here, session = self._set(request)
-        self.check_form(request, posted, session.nonce, here)
+        session, one, place = self._reviewer(request), self._set(request), request.path_params["place"]
+        self.check_form(request, posted, session.nonce, f"{self.at}/set/{place}")
         decision, reason = ((posted.get(name) or [""])[0] for name in ("decision", "reason"))
         numbers = {str(number): name for number, name in enumerate(one.images)}
         marked = {numbers.get(number, "") for number in posted.get("image", ())}
@@ -151,7 +151,7 @@ class ReviewPages(SignedPages):
 
     def picture(self, request: Request) -> Response:
         """A picture of a set, by its number there."""
-        one, number = self._set(request)[1], request.path_params["number"]
+        one, number = self._set(request), request.path_params["number"]
         image = self.review.dataset.images[one.images[number]] if number < len(one.images) else None
         file = self.review.dataset.picture(image) if image else None
         if file is None or not file.is_file():
@@ -164,12 +164,13 @@ class ReviewPages(SignedPages):
             raise HttpProblem(403, "You need a personal link", "The window where ctxr serve runs shows yours.")
         return session
 
-    def _set(self, request: Request) -> tuple[int, ImageSet, str, Session]:
-        """The place in the address, the set there, the address of its page, and who asks."""
-        session, place = self._reviewer(request), request.path_params["place"]
+    def _set(self, request: Request) -> ImageSet:
+        """The set at the place in the address."""
+        self._reviewer(request)
+        place: int = request.path_params["place"]
         if place >= len(self.review.sets):
             raise HttpProblem(404, "This page does not exist", "Please check the address.")
-        return place, self.review.sets[place], f"{self.at}/set/{place}", session
+        return self.review.sets[place]
 
 
 def make_review(review: Review, base_url: str, signer: Signer) -> ASGIApp:

@@ -29,7 +29,7 @@ CHANGES: dict[str, StateChange] = {"block": "blocked", "allow": "allowed", "undo
 class RunPages(SignedPages):
     """What answers requests of the researcher, who has a cookie of their own."""
 
-    START, DOOR = "/run", "/run/"
+    START = "/run"
     GREETING = "This link leads to the page of the study, where you see people’s names and answers, pause the study and block people."
 
     def __init__(self, site: Site) -> None:

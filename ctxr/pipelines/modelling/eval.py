@@ -114,7 +114,7 @@ class EvalStage(Stage[Inputs]):
         """What was found."""
         evaluation = evaluation_of(self.request)
         self.announce(progress, runs=len(evaluation.runs), queries=sum(map(len, evaluation.splits)))
-        measure(evaluation, self.options, progress)
+        measure_splits(evaluation, self.options, progress)
         content, findings = evaluation.write(out), evaluation.findings
         figures = drawn(charts_of(evaluation))
         for name, image in figures.items():
@@ -151,7 +151,7 @@ def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
     return EvalReport(results, counts["dataset"], names, up_to_date, tables, notes, files, config.full)
 
 
-def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: Progress) -> None:
+def measure_splits(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: Progress) -> None:
     """Find the figures and differences of every split, and what the problem adds."""
     findings, measured = evaluation.findings, []
     for split in evaluation.splits:

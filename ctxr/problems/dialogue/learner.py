@@ -16,7 +16,7 @@ from ctxr.models.scorers import trainable
 from ctxr.models.words import token_rows
 from ctxr.problems import embeddings
 from ctxr.problems.dialogue import recipe as recipes
-from ctxr.problems.dialogue.queries import DialogueQuery, bm25_scores, dialogue_queries, labels_of
+from ctxr.problems.dialogue.queries import DialogueQuery, bm25_scores, dialogue_queries, object_labels
 from ctxr.problems.dialogue.recipe import BM25, DUAL, SCAN, SHARER, VSE, ZERO_SHOT, DialogueRecipe
 from ctxr.problems.dialogue.towers import DialogueEncoder, WordAttention, text_ids
 from ctxr.problems.embeddings import Array, PictureFiles
@@ -53,7 +53,7 @@ class DialogueSources(TowerSources[DialogueQuery]):
         wanted = sorted({image for one in queries for image in one.query.images})
         absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
         pictures = super().pictures(dataset, queries) if self.recipe.looks else absent
-        labels = {} if self.recipe.photo == recipes.IMAGE else labels_of(dataset)
+        labels = {} if self.recipe.photo == recipes.IMAGE else object_labels(dataset)
         return replace(pictures, labels={image: ", ".join(labels.get(image, ())) for image in wanted})
 
     def read_of(self, one: DialogueQuery) -> str:

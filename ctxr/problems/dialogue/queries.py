@@ -39,7 +39,7 @@ def dialogue_queries(dataset: Dataset, wanted: Collection[str] | None = None) ->
     return found
 
 
-def labels_of(dataset: Dataset) -> dict[str, tuple[str, ...]]:
+def object_labels(dataset: Dataset) -> dict[str, tuple[str, ...]]:
     """Object labels by image, of those that have any."""
     return {row.id: row.labels for row in cast("Sequence[ObjectLabels]", dataset.payloads.get("objects", ()))}
 
