@@ -37,23 +37,24 @@ def measure() -> list[Row]:
         rows.append(Row(f"{level} alpha, all 5,000,000 values different", seconds))
     for size in (600, 20_000):
         rows += intervals(gather(*columns(np.random.default_rng(2), size, 3)), size)
-    rows.append(command())
+    rows += [command(different) for different in (False, True)]
     rows += consensus(gather(*columns(np.random.default_rng(3), 100_000, 3)))
     return rows + [coverage(*case) for case in ((30, 1000, False), (30, 1000, True), (30, 200, True), (10, 200, True))]
 
 
-def command() -> Row:
-    """`ctxr agreement` of a million votes in a file."""
+def command(different: bool) -> Row:
+    """`ctxr agreement` of a million votes in a file, on one of ten values or all different."""
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "votes.csv"
+        file, rng = Path(folder) / "votes.csv", np.random.default_rng(5)
+        units, workers, values = columns(rng, 200_000, 5)
+        values = rng.random(len(values)) if different else values
         with file.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream)
             writer.writerow(("item", "worker", "value"))
-            writer.writerows(
-                zip(*(part.tolist() for part in columns(np.random.default_rng(5), 200_000, 5)), strict=True)
-            )
+            writer.writerows(zip(units.tolist(), workers.tolist(), values.tolist(), strict=True))
         seconds = median_seconds(partial(run, AgreementConfig(votes=file)), 1)
-    return Row("ctxr agreement: 200,000 items x 5 votes of a CSV", seconds, target="< 10 s", met=seconds < 10)
+    name = f"ctxr agreement: 200,000 items x 5 votes of a CSV{', all values different' if different else ''}"
+    return Row(name, seconds, target="< 10 s", met=seconds < 10)
 
 
 def intervals(votes: Votes, size: int) -> list[Row]:

@@ -92,30 +92,33 @@ class PairedVotes:
     def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
         kept = votes.where(several[votes.units])
-        units, codes = np.unique(kept.units, return_inverse=True)
-        workers, people = np.unique(kept.workers, return_inverse=True)
-        self.size, self.crowd, self.count = len(units), len(workers), len(kept)
-        self._kinds, self._cells = len(kept.labels), cells(codes, self.size, kept.values, len(kept.labels))
-        ones, size = np.ones(self.count), len(self._cells.units)
-        # who is in which cell [C, W], and who judged which unit [U, W]: sums over votes are products with the weights of workers
-        self._held = sparse.csr_array((ones, (self._cells.of_votes, people)), shape=(size, self.crowd))
-        self._judged = sparse.csr_array((ones, (codes, people)), shape=(self.size, self.crowd))
+        present = np.bincount(kept.workers, minlength=len(votes.worker_names)) > 0
+        codes, people = ((np.cumsum(part) - 1)[of] for part, of in ((several, kept.units), (present, kept.workers)))
+        self.size, self.crowd, self.count = int(several.sum()), int(present.sum()), len(kept)
         self._table = level if isinstance(level, np.ndarray) else None
-        self._numbers = _numbers(kept, level) if isinstance(level, str) and level != "nominal" else None
-        if self._numbers is not None and self._numbers.size:
-            # numbers far from 0 would lose their last digits in squares, and huge ones have none
-            self._numbers = _scaled(self._numbers)
-            self._numbers = _scaled(self._numbers - self._numbers.mean())
+        self._numeric = self.count > 0 and isinstance(level, str) and level != "nominal"
+        # values that nobody else gave need no cell: of many different numbers most are such
+        lone = np.bincount(kept.values)[kept.values] == (1 if self._table is None and not self._numeric else 0)
+        # who judged which unit [U, W], who is in which cell [C, W]: sums over votes are products with the weights of workers
+        shape, ones = (self.size, self.crowd), np.ones(self.count)
+        self._judged = sparse.csr_array((ones, (codes, people)), shape=shape)
+        self._lone = sparse.csr_array((ones[lone], (codes[lone], people[lone])), shape=shape)
+        if self._numeric:
+            # numbers far from 0 would lose their last digits in squares, and huge ones have none; no outlier moves the median
+            numbers = _scaled(_numbers(kept, str(level)))[kept.values]
+            numbers = _scaled(numbers - np.median(numbers))
+            # in place of cells, the number and its square of every vote on a unit, [2U, W]
+            powers = [sparse.csr_array((numbers**power, (codes, people)), shape=shape) for power in (1, 2)]
+            self._held = sparse.vstack(powers, format="csr")
+        else:
+            self._kinds, others = len(kept.labels), ~lone
+            self._cells = cells(codes[others], self.size, kept.values[others], self._kinds)
+            size = len(self._cells.units)
+            by_people = (ones[others], (self._cells.of_votes, people[others]))
+            self._held = sparse.csr_array(by_people, shape=(size, self.crowd))
         if self._table is not None:
-            # every two cells of a unit, [2, P]
-            pairs = [np.empty((2, 0), np.int64)]
-            left, lag = np.arange(len(self._cells.units)), 1
-            while left.size:
-                left = left[left + lag < len(self._cells.units)]
-                left = left[self._cells.units[left + lag] == self._cells.units[left]]
-                pairs.append(np.stack([left, left + lag]))
-                lag += 1
-            self._left, self._right = np.concatenate(pairs, axis=1)
+            held_by = sparse.csr_array((np.ones(size), (self._cells.units, np.arange(size))), shape=(self.size, size))
+            self._left, self._right = (held_by.T @ held_by).nonzero()  # every two cells of a unit
             self._distances = self._table[self._cells.values[self._left], self._cells.values[self._right]]
         self._once = self._sums(np.ones(self.crowd))
 
@@ -127,26 +130,28 @@ class PairedVotes:
         return Agreement(value, self.size, self.count, NO_VARIATION if value is None else None)
 
     def weighed(self, unit_weights: Doubles | None = None, worker_weights: Doubles | None = None) -> float | None:
-        """Alpha with unit u counted `unit_weights[u]` times [U], and worker w `worker_weights[w]` times in each [W].
+        """Alpha with unit u counted `unit_weights[u]` times [U], and worker w `worker_weights[w]` times in each [W], whole numbers.
 
         Copies of one vote are never compared with each other: they would agree by construction. None if undefined.
         """
-        held, (sizes, pairs, within) = self._once if worker_weights is None else self._sums(worker_weights)
+        held, (sizes, pairs, within, lone) = self._once if worker_weights is None else self._sums(worker_weights)
         counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
-        counts = np.bincount(self._cells.values, counted[self._cells.units] * held, self._kinds).astype(np.float64)
+        total, least = float((counted * sizes).sum()), 0.0
         # the same sum as `within` over all votes, by the number of votes for each value
-        if self._table is not None:
-            expected = float(counts @ self._table @ counts)
-        elif self._numbers is None:
-            expected = float(counts.sum() ** 2 - (counts * counts).sum())
+        if self._numeric:
+            first, second = (float((counted * power).sum()) for power in held.reshape(2, -1))
+            # equal numbers differ by no more than the rounding of their sums
+            expected, least = 2 * (total * second - first * first), 1e-12 * total * second
         else:
-            mean = (counts * self._numbers).sum() / (counts.sum() or 1.0)
-            expected = float(2 * counts.sum() * (counts * np.square(self._numbers - mean)).sum())
-        if expected <= 0 or np.count_nonzero(counts) < 2:
+            counts = np.bincount(self._cells.values, counted[self._cells.units] * held, self._kinds).astype(np.float64)
+            expected = total * total - float((counts * counts).sum() + (counted * counted * lone).sum())
+            if self._table is not None:
+                expected = float(counts @ self._table @ counts)
+        if expected <= least:
             return None
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
-        value = 1 - float(counts.sum() - 1) * observed / expected
+        value = 1 - (total - 1) * observed / expected
         return value if np.isfinite(value) else None
 
     def drawn(self, rng: np.random.Generator, resamples: int = 1000, *, workers: bool = False) -> Agreement:
@@ -164,24 +169,23 @@ class PairedVotes:
         return replace(agreement, low=low, high=high, resamples=len(defined))
 
     def _sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
-        """With the weights of workers [W], the votes in each cell [C]; and of each unit the votes, the ordered pairs of votes of different
-        workers, and the sum of weight times weight times difference over ordered pairs of votes, [3, U]."""
-        held, units = self._held @ weights, self._cells.units
-        sizes = np.bincount(units, held, self.size).astype(np.float64)
-        squares = self._judged @ (weights * weights)
-        if self._numbers is not None:  # twice m times the squared distances from the unit's mean: the closed form
-            numbers = self._numbers[self._cells.values]
-            means = np.bincount(units, numbers * held, self.size) / np.maximum(sizes, 1e-300)
-            within = 2 * sizes * np.bincount(units, np.square(numbers - means[units]) * held, self.size)
+        """With the weights of workers [W], the votes in each cell [C], or of numbers the sums of first and second powers [2U]; and of each
+        unit the votes, the ordered pairs of votes of different workers, the sum of weight times weight times difference over ordered
+        pairs of votes, and that of the squared weights of lone votes, [4, U]."""
+        held, sizes, squares = self._held @ weights, self._judged @ weights, weights * weights
+        lone = self._lone @ squares
+        if self._numeric:  # twice m times the squared distances from the unit's mean: the closed form
+            first, second = held.reshape(2, -1)
+            within = 2 * np.maximum(sizes * second - first * first, 0)
         elif self._table is None:  # m² minus the sum of the squared counts of each value
-            within = sizes * sizes - np.bincount(units, held * held, self.size)
+            within = sizes * sizes - np.bincount(self._cells.units, held * held, self.size) - lone
         else:
             differences = held[self._left] * held[self._right] * self._distances
-            within = 2.0 * np.bincount(units[self._left], differences, self.size).astype(np.float64)
-        return held, np.stack([sizes, sizes * sizes - squares, within])
+            within = np.bincount(self._cells.units[self._left], differences, self.size)
+        return held, np.stack([sizes, sizes * sizes - self._judged @ squares, within, lone])
 
 
-def _numbers(votes: Votes, level: Level) -> Doubles:
+def _numbers(votes: Votes, level: str) -> Doubles:
     """Each label [V] as a number: the difference of two on the ordinal level is the distance of their mean ranks among the votes
     (Krippendorff 2011), which draws of votes leave as they are."""
     if level == "interval":

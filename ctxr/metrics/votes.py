@@ -53,7 +53,7 @@ def gather(units: Column, workers: Column, values: Column) -> Votes:
     """
     (u, unit_names), (w, worker_names), (v, labels) = factorise(units), factorise(workers), factorise(values)
     keys = u * np.int64(len(worker_names)) + w
-    if len(np.unique(keys)) < len(keys):
+    if not np.diff(np.sort(keys)).all():
         row = int(np.delete(np.arange(len(keys)), np.unique(keys, return_index=True)[1])[0])
         unit, worker = unit_names[u[row]], worker_names[w[row]]
         raise DataError(

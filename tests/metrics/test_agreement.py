@@ -116,6 +116,20 @@ def test_numbers_far_from_zero_lose_no_digits() -> None:
     assert alpha(table(far), "interval").value == pytest.approx(alpha(table(B), "interval").value, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", ["nominal", "interval"])  # ranks stay those of the votes as they are
+def test_an_outlier_that_is_not_drawn_leaves_no_trace(level: Level) -> None:
+    outlier = [[*row, far] for row, far in zip(B, (1e9, 1, None, None), strict=True)]
+    paired, kept = PairedVotes(table(outlier), level), PairedVotes(table(B), level)
+    drawn = np.ones(paired.size)
+    drawn[-1] = 0
+    assert kept.size == paired.size - 1
+    assert paired.weighed(drawn) == pytest.approx(kept.weighed(), abs=1e-6)
+    # all that is drawn says the same
+    for value in (0.1, 1e9 / 3):
+        paired = PairedVotes(table([[1, 2, value, value, value], [2, 1, value, value, value]]), level)
+        assert paired.weighed(np.array([0.0, 0, 1, 2, 1])) is None
+
+
 def test_undefined_is_said_and_why() -> None:
     assert alpha(table([[1, 1], [1, 1]])) == Agreement(None, 2, 4, "no variation")
     assert alpha(table([[1, None], [None, 2]])) == Agreement(None, 0, 0, NO_PAIR)
