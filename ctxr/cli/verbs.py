@@ -64,6 +64,6 @@ VERBS = {
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
     "status": Command("ctxr.pipelines.inspection.status", "Status", "project_status"),
     "diff": Command("ctxr.pipelines.inspection.diff", "Diff", "artifact_diff"),
-    "agreement": Command("ctxr.pipelines.inspection.agreement", "AgreementConfig", "agreement"),
+    "agreement": Command("ctxr.pipelines.inspection.agreement", "AgreementConfig", "vote_agreement"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

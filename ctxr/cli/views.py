@@ -304,7 +304,7 @@ def artifact_diff(report: DiffReport) -> Iterator[Block]:
     yield from _firsts(report.tables)
 
 
-def agreement(report: AgreementReport) -> Iterator[Block]:
+def vote_agreement(report: AgreementReport) -> Iterator[Block]:
     """How far people agree, and the first of each table."""
     written = {"page": str(report.folder / "agreement.html")} if report.folder else {}
     yield Summary(report.source, {name: f"{count:,}" for name, count in report.counts.items()} | written)
