@@ -159,6 +159,36 @@ def test_columns_that_cannot_be_told_are_asked_for(
     assert caught.value.hint.startswith(hint)
 
 
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        (
+            "pairID,hypothesis,gold_label,explanation\n1,a man runs,neutral,he may walk\n2,it rains,entailment,it is wet\n",
+            "hypothesis, gold_label, explanation",
+        ),
+        ("caption,image,agg_score\n9,one.jpg,1.8\n9,two.jpg,4.99\n7,six.jpg,0\n", "image, agg_score"),
+        ("coder,begun,mood\nx,Monday,good\ny,Tuesday,bad\n", "begun, mood"),
+    ],
+)
+def test_columns_that_share_no_values_are_not_taken_for_people(tmp_path: Path, content: str, columns: str) -> None:
+    with pytest.raises(UsageError, match=columns) as caught:
+        read(tmp_path / "v.csv", content)
+    assert "--item" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_of_words_that_two_share_or_of_different_numbers_are_people(tmp_path: Path) -> None:
+    words = read(tmp_path / "v.csv", "item,x,y,z\na,yes,yes,perhaps\nb,no,yes,\nc,yes,no,\n")
+    assert words.votes.worker_names.tolist() == ["x", "y", "z"]
+    assert len(read(tmp_path / "v.csv", "item,x,y\na,1.5,1.25\nb,7.5,7.25\n").votes) == 4
+    assert len(read(tmp_path / "v.csv", "coder,mood\nx,good\ny,bad\n").votes) == 2
+
+
+def test_an_item_in_two_rows_is_told_with_the_columns_taken(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"worker 'x' judged unit 'a'.*items: text; a person each: x, y"):
+        read(tmp_path / "v.csv", "text,x,y\na,1,2\na,2,1\n")
+
+
 def test_the_columns_taken_are_said(tmp_path: Path) -> None:
     table = read(
         tmp_path / "v.csv", LONG.replace("item", "question,task_id").replace("\na", "\nq,a").replace("\nb", "\nq,b")

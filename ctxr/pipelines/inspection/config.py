@@ -190,10 +190,6 @@ class AgreementConfig(Options):
         if self.votes is None:
             yield "the file of votes is missing", "ctxr agreement votes.csv"
 
-    def columns(self) -> dict[str, str]:
-        """The names of columns by what they hold."""
-        return {"item": self.item, "worker": self.worker, "value": self.value}
-
 
 @dataclass(frozen=True)
 class AgreementReport(VerbReport):

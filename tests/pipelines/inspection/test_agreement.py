@@ -149,8 +149,7 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: p
 
 
 def test_numbers_stay_as_given_and_formulas_are_text(tmp_path: Path) -> None:
-    assert agreement._word(1234567.5) == "1234567.5"
-    assert agreement._word(3.0) == "3"
+    assert agreement._words(np.array([1234567.5, 3.0])) == ["1234567.5", "3"]
     votes = [("=1+1", "@p", 1), ("=1+1", "-q", -1), ("=1+1", "+r", -1)]
     run(AgreementConfig(votes=written(tmp_path / "v.csv", votes), out=tmp_path / "out"))
     assert (tmp_path / "out" / "items.csv").read_text().splitlines()[1].startswith("'=1+1,3,-1,")
@@ -175,6 +174,62 @@ def test_files_hold_every_row_and_the_page_loads_nothing(tmp_path: Path) -> None
     first = {name: (out / name).read_bytes() for name in ("agreement.html", "items.csv")}
     CliRunner().invoke(app, ["agreement", str(file), "-o", str(out)])
     assert {name: (out / name).read_bytes() for name in first} == first
+
+
+def test_a_run_that_is_interrupted_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = AgreementConfig(votes=written(tmp_path / "v.csv", drawn(1)), out=tmp_path / "new" / "out")
+
+    def interrupted(_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(agreement, "_page", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(config)
+    assert [*(tmp_path / "new").iterdir()] == []
+    run(config)
+    assert {file.name for file in (tmp_path / "new" / "out").iterdir()} == agreement.FILES
+    before = {file.name: file.read_bytes() for file in (tmp_path / "new" / "out").iterdir()}
+    written(tmp_path / "v.csv", drawn(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(agreement, "_page", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(config)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "new" / "out").iterdir()} == before
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["out"]
+
+
+def test_tables_that_a_run_no_longer_has_are_gone_and_files_of_others_are_kept(tmp_path: Path) -> None:
+    config = AgreementConfig(votes=written(tmp_path / "v.csv", drawn(1)), out=tmp_path / "out")
+    run(config)
+    written(tmp_path / "v.csv", [(item, person, number) for number, (item, person, _) in enumerate(drawn(1))])
+    run(config)
+    assert {file.name for file in (tmp_path / "out").iterdir()} == agreement.FILES - {"confusion.csv"}
+    (tmp_path / "out" / "mine.txt").write_text("kept")
+    with pytest.raises(UsageError, match=r"mine\.txt"):
+        run(config)
+    assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
+    with pytest.raises(CtxrError, match=r"v\.csv"):
+        run(AgreementConfig(votes=config.votes, out=config.votes))
+
+
+def test_a_phone_shows_the_numbers_and_no_note_on_columns_is_a_warning(show: Open, tmp_path: Path) -> None:
+    run(AgreementConfig(votes=written(tmp_path / "v.csv", drawn(1)), out=tmp_path / "out"))
+    tab = show(tmp_path / "out" / "agreement.html", "light", 390).tab
+    shown = tab.locator(".alphas p:not(.ticks) > *")
+    assert shown.count() == 9
+    for box in (shown.nth(place).bounding_box() for place in range(9)):
+        assert box
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    assert tab.locator("p", has_text="items: item").get_attribute("class") == "muted"
+    colour = "(one) => getComputedStyle(one).backgroundColor"
+    cells = [[cell.evaluate(colour) for cell in row.locator("td").all()] for row in tab.locator(".heat tbody tr").all()]
+    (same,) = {row[place] for place, row in enumerate(cells)}
+    counts = np.array([row[1:] for row in run(AgreementConfig(votes=tmp_path / "v.csv")).tables["confusion"].rows])
+    np.fill_diagonal(counts, 0)
+    assert cells[0].count(same) < VALUES
+    assert np.array(cells)[np.unravel_index(counts.argmax(), counts.shape)] != same
 
 
 def test_the_page_is_accessible_in_both_themes_and_fits_a_phone(show: Open, tmp_path: Path) -> None:
