@@ -2,6 +2,8 @@
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, replace
@@ -268,8 +270,19 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     file = work / "judgments" / "judgments.jsonl"
     agreed = run_command("agreement", progress, votes=file, item="query", value="candidate")
     planned = run_command("plan", progress, workdir=work, target_ci=10.0, resolve=10.0)
+    release = run_command("export", progress, to="webdataset", input=aggregated.dataset, workdir=work).export
     tables = {"consents": consents, "votes": agreed.tables["agreement"], "sizes": planned.size_table}
+    tables["release"] = _proved(release)
     return DemoPart(gain, _compared(done, aggregated) | tables)
+
+
+def _proved(release: Path) -> Table:
+    """The figures of a release, and what its own script says of them."""
+    figures = msgspec.json.decode((release / "figures.json").read_bytes())["figures"]
+    said = subprocess.run([sys.executable, str(release / "verify.py")], capture_output=True, text=True).stdout
+    return Table(
+        "Figures of the release", ("figure", "value"), tuple(figures.items()), f"python verify.py: {said.strip()}"
+    )
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:

@@ -6,13 +6,14 @@ recipe that holds everything but the pixels (`ctxr rebuild` makes the same frame
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
+from ctxr.annotation.records import DROPPED
 from ctxr.datasets.lineage import content_of, picture_parents
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.artifact import open_sets
@@ -34,6 +35,7 @@ from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.sharing.config import Export, ExportReport
+from ctxr.pipelines.sharing.figures import prove, shown
 from ctxr.problems.question import find_learner
 from ctxr.problems.registry import question_about
 from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
@@ -51,11 +53,13 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
-def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: ExportResult) -> str:
+def card(
+    job: ExportJob, manifest: Manifest | None, fingerprint: str, written: ExportResult, figures: Mapping[str, float]
+) -> str:
     """The card as Markdown; for `hf` and `mteb` with YAML for the hub and `datasets`."""
     counts = job.counts
     subject = question_about(job.dataset).subject
-    splits = [f"| {name} | {number} |" for name, number in counts.splits.items()]
+    rows = [f"| {name} | {shown(value)} |" for name, value in figures.items()]
     front: list[str] = []
     if written.front_matter:
         licence = job.shared_licence
@@ -82,10 +86,9 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, written: E
     parts = [
         "\n".join(front),
         f"# {text(job.dataset.name)}\n",
-        f"{counts.sets} {subject.sets}, {counts.images} images"
-        + (f", {counts.queries} queries" if counts.queries else ", no descriptions yet")
-        + f": a benchmark for {subject.task}.\n",
-        "\n".join(["| split | sets |", "| --- | --- |", *splits, ""]),
+        f"{subject.sets[:1].upper()}{subject.sets[1:]}: a benchmark for {subject.task}.\n",
+        "\n".join(["| figure | value |", "| --- | --- |", *rows, ""]),
+        "`python verify.py` recomputes each of these figures from `tables/`, and needs numpy alone.\n",
         "## Loading\n",
         written.load,
         "## How it was made\n",
@@ -210,12 +213,17 @@ class _ExportStage(Stage[Inputs]):
         self.announce(progress, **{name: getattr(job.counts, name) for name in ("sets", "images", "queries")})
         _keep_card(self.out(), progress)
         written = WRITERS[options.to](job)
+        # votes on dropped descriptions do not name their split
+        hidden = options.hide_test or options.to == "imagecode"
+        figures = prove(
+            without_test_answers(dataset) if hidden else dataset, source / (DROPPED if not hidden else ""), out
+        )
         written.left_out += [
             f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
             for name, rows in dataset.payloads.items()
             if name not in written.kept
         ]
-        page = card(job, manifest, inputs.parents[0].sha256, written)
+        page = card(job, manifest, inputs.parents[0].sha256, written, figures)
         write_bytes(out / CARD, page.encode())
         for line in written.left_out:
             progress.warn(line)

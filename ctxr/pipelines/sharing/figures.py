@@ -1,0 +1,71 @@
+"""The figures of a release, and what proves them: public tables, `figures.json`, and a script that recomputes them without ctxr."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctxr.annotation.pseudonyms import is_pseudonym
+from ctxr.annotation.records import DROPPED, DroppedText
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.writers.job import UNSPLIT
+from ctxr.metrics.agreement import alpha
+from ctxr.metrics.votes import gather
+from ctxr.pipelines.sharing import verify
+from ctxr.store.atomic import write_bytes
+from ctxr.store.tables import pretty_json, read_table, write_tables
+
+FIGURES, SCRIPT, TABLES = "figures.json", "verify.py", "tables"
+
+
+def figures_of(dataset: Dataset, dropped: Sequence[DroppedText] = ()) -> dict[str, int | float]:
+    """Counts of sets, images and queries, also by split; and of people's votes on kept descriptions, who was right and how they agree,
+    beside those with the `dropped` ones, as kept descriptions were kept because people were right."""
+    splits = {one.id: dataset.split_of(one) or UNSPLIT for one in dataset.sets}
+    found: dict[str, int | float] = {
+        "sets": len(splits),
+        "images": len({image for one in dataset.sets for image in one.images}),
+    }
+    found |= {f"sets, {split}": count for split, count in Counter(splits.values()).items()}
+    queries = dataset.queries.values()
+    found["queries"] = len(queries)
+    found |= {f"queries, {split}": count for split, count in Counter(splits[one.image_set] for one in queries).items()}
+    if texts := [dataset.texts[name].text for query in queries for name in query.texts]:
+        found["words of a text"] = sum(len(text.split()) for text in texts) / len(texts)
+    rows = [
+        row
+        for row in dataset.judgments
+        if row.value > 0 and not row.round and dataset.queries[row.query].labels is None
+    ]
+    gold = {(row.query, row.candidate) for row in rows if row.worker == "gold"}
+    asked = {query for query, _ in gold}
+    if picks := [row for row in rows if is_pseudonym(row.worker) and row.query in asked]:
+        found["people who judged"] = len({row.worker for row in picks})
+        found["votes on kept descriptions"] = len(picks)
+        found["right among these votes"] = sum((row.query, row.candidate) in gold for row in picks) / len(picks)
+        if dropped:
+            right = sum((row.query, row.candidate) in gold for row in picks) + sum(one.right for one in dropped)
+            found["descriptions dropped"] = len(dropped)
+            found["right among votes on kept and dropped descriptions"] = right / (
+                len(picks) + sum(one.right + one.wrong for one in dropped)
+            )
+        columns = ([getattr(row, name) for row in picks] for name in ("query", "worker", "candidate"))
+        if (agreed := alpha(gather(*columns)).value) is not None:
+            found["Krippendorff's alpha of votes on kept descriptions"] = agreed
+    return found
+
+
+def shown(figure: float) -> str:
+    """A figure as the card prints it."""
+    return str(figure) if isinstance(figure, int) else f"{figure:.4f}"
+
+
+def prove(dataset: Dataset, dropped: Path, out: Path) -> dict[str, int | float]:
+    """Write the tables, the figures and the script; the figures. `dropped`: the table of dropped descriptions, which may be missing."""
+    dropped_texts = read_table(dropped, DroppedText) if dropped.is_file() else []
+    figures = figures_of(dataset, dropped_texts)
+    tables = {name: rows for name, rows in dataset.tables().items() if rows and name != "images"}
+    tables |= {Path(DROPPED).stem: dropped_texts} if dropped_texts else {}
+    write_tables(out / TABLES, tables)
+    write_bytes(out / FIGURES, pretty_json({"tables": TABLES, "figures": figures}))
+    write_bytes(out / SCRIPT, Path(verify.__file__).read_bytes())
+    return figures
