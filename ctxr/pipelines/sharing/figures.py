@@ -30,7 +30,7 @@ def figures_of(dataset: Dataset, dropped: Sequence[DroppedText] = ()) -> dict[st
     found["queries"] = len(queries)
     found |= {f"queries, {split}": count for split, count in Counter(splits[one.image_set] for one in queries).items()}
     if texts := [dataset.texts[name].text for query in queries for name in query.texts]:
-        found["words of a text"] = sum(len(text.split()) for text in texts) / len(texts)
+        found["words per text"] = sum(len(text.split()) for text in texts) / len(texts)
     rows = [
         row
         for row in dataset.judgments
@@ -38,19 +38,20 @@ def figures_of(dataset: Dataset, dropped: Sequence[DroppedText] = ()) -> dict[st
     ]
     gold = {(row.query, row.candidate) for row in rows if row.worker == "gold"}
     asked = {query for query, _ in gold}
-    if picks := [row for row in rows if is_pseudonym(row.worker) and row.query in asked]:
-        found["people who judged"] = len({row.worker for row in picks})
-        found["votes on kept descriptions"] = len(picks)
-        found["right among these votes"] = sum((row.query, row.candidate) in gold for row in picks) / len(picks)
+    if picks := {
+        (row.query, row.worker): row.candidate for row in rows if is_pseudonym(row.worker) and row.query in asked
+    }:
+        units, workers = zip(*picks, strict=True)
+        right = sum((query, image) in gold for (query, _), image in picks.items())
+        found["people"] = len({*workers})
+        found["votes, kept descriptions"] = len(picks)
+        found["right votes, kept descriptions"] = right / len(picks)
         if dropped:
-            right = sum((row.query, row.candidate) in gold for row in picks) + sum(one.right for one in dropped)
-            found["descriptions dropped"] = len(dropped)
-            found["right among votes on kept and dropped descriptions"] = right / (
-                len(picks) + sum(one.right + one.wrong for one in dropped)
-            )
-        columns = ([getattr(row, name) for row in picks] for name in ("query", "worker", "candidate"))
-        if (agreed := alpha(gather(*columns)).value) is not None:
-            found["Krippendorff's alpha of votes on kept descriptions"] = agreed
+            found["dropped descriptions"] = len(dropped)
+            right, wrong = right + sum(one.right for one in dropped), sum(one.wrong for one in dropped)
+            found["right votes, all descriptions"] = right / (len(picks) + sum(one.right for one in dropped) + wrong)
+        if (agreed := alpha(gather(units, workers, [*picks.values()])).value) is not None:
+            found["alpha, kept descriptions"] = agreed
     return found
 
 

@@ -46,7 +46,7 @@ def figures(folder: Path) -> Figures:
     by_split = Counter(part_of.get(row["image_set"], "without a set") for row in queries)
     found.update({f"queries, {split}": count for split, count in by_split.items()})
     if lengths := [len(texts.get(name, "").split()) for row in queries for name in row["texts"]]:
-        found["words of a text"] = float(np.mean(lengths))
+        found["words per text"] = float(np.mean(lengths))
     asked = {row["id"] for row in queries if row.get("labels") is None}
     gold: dict[str, set[str]] = defaultdict(set)
     picks: dict[str, dict[str, str]] = defaultdict(dict)
@@ -58,15 +58,15 @@ def figures(folder: Path) -> Figures:
                 picks[row["query"]][row["worker"]] = row["candidate"]
     right = [image in gold[query] for query, votes in picks.items() if query in gold for image in votes.values()]
     if right:
-        found["people who judged"] = len({worker for votes in picks.values() for worker in votes})
-        found["votes on kept descriptions"] = len(right)
-        found["right among these votes"] = float(np.mean(right))
+        found["people"] = len({worker for votes in picks.values() for worker in votes})
+        found["votes, kept descriptions"] = len(right)
+        found["right votes, kept descriptions"] = float(np.mean(right))
         if dropped := rows("dropped"):
-            found["descriptions dropped"] = len(dropped)
+            found["dropped descriptions"] = len(dropped)
             hits, votes = sum(row["right"] for row in dropped), sum(row["right"] + row["wrong"] for row in dropped)
-            found["right among votes on kept and dropped descriptions"] = (sum(right) + hits) / (len(right) + votes)
+            found["right votes, all descriptions"] = (sum(right) + hits) / (len(right) + votes)
         if (alpha := nominal_alpha([list(votes.values()) for votes in picks.values()])) is not None:
-            found["Krippendorff's alpha of votes on kept descriptions"] = alpha
+            found["alpha, kept descriptions"] = alpha
     return found
 
 

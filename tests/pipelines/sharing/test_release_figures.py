@@ -81,10 +81,10 @@ def first_of(name: str, value: object) -> Change:
 
 
 MUTATIONS: dict[str, tuple[str, Change, str]] = {
-    "swapped targets": ("tables/judgments.jsonl", swapped, "right among these votes"),
-    "a dropped worker": ("tables/judgments.jsonl", without_worker, "people who judged"),
-    "an edited vote": ("tables/judgments.jsonl", vote_edited, "right among these votes"),
-    "a copied vote": ("tables/judgments.jsonl", vote_copied, "votes on kept descriptions"),
+    "swapped targets": ("tables/judgments.jsonl", swapped, "right votes, kept descriptions"),
+    "a dropped worker": ("tables/judgments.jsonl", without_worker, "people"),
+    "an edited vote": ("tables/judgments.jsonl", vote_edited, "right votes, kept descriptions"),
+    "a copied vote": ("tables/judgments.jsonl", vote_copied, "votes, kept descriptions"),
     "a set left out": ("tables/sets.jsonl", lambda rows: rows[1:], "sets"),
     "an image in two sets": (
         "tables/sets.jsonl",
@@ -93,8 +93,8 @@ MUTATIONS: dict[str, tuple[str, Change, str]] = {
     ),
     "another split": ("tables/splits.jsonl", first_of("split", "nowhere"), "sets, nowhere"),
     "a query left out": ("tables/queries.jsonl", lambda rows: rows[:-1], "queries"),
-    "a text rewritten": ("tables/texts.jsonl", first_of("text", "word"), "words of a text"),
-    "dropped descriptions forgotten": ("tables/dropped.jsonl", lambda rows: rows[1:], "descriptions dropped"),
+    "a text rewritten": ("tables/texts.jsonl", first_of("text", "word"), "words per text"),
+    "dropped descriptions forgotten": ("tables/dropped.jsonl", lambda rows: rows[1:], "dropped descriptions"),
 }
 
 
@@ -102,8 +102,8 @@ def test_every_figure_of_the_card_is_found_again_without_ctxr(release: Path) -> 
     done = verified(release)
     assert (done.returncode, done.stderr) == (0, "")
     known = json.loads((release / "figures.json").read_text())["figures"]
-    assert {"sets", "right among these votes", "Krippendorff's alpha of votes on kept descriptions"} < known.keys()
-    assert known["right among votes on kept and dropped descriptions"] < known["right among these votes"]
+    assert {"sets", "right votes, kept descriptions", "alpha, kept descriptions"} < known.keys()
+    assert known["right votes, all descriptions"] < known["right votes, kept descriptions"]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
@@ -124,13 +124,13 @@ def test_a_changed_figure_card_or_file_is_named_and_the_script_fails(release: Pa
     shutil.copytree(release, folder)
     card, figures = folder / "README.md", folder / "figures.json"
     document = json.loads(figures.read_text())
-    words = document["figures"]["words of a text"]
+    words = document["figures"]["words per text"]
     card.write_text(card.read_text().replace(f"| {words:.4f} |", f"| {words + 1:.4f} |"))
     document["figures"]["sets"] += 1
     figures.write_text(json.dumps(document))
     done = verified(folder)
     assert done.returncode == 1
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["sets", "words of a text", "figures.json"]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["sets", "words per text", "figures.json"]
 
 
 def test_the_script_is_short_and_needs_nothing_but_numpy(release: Path) -> None:
