@@ -168,7 +168,7 @@ def _find(columns: Columns, part: str, wanted: str, where: str) -> str:
     return wanted or next(iter(known), "")
 
 
-def columns_of(rows: Sequence[Mapping[str, object]]) -> Columns:
+def to_columns(rows: Sequence[Mapping[str, object]]) -> Columns:
     """The columns of rows; cells that a row lacks are None."""
     return {str(name): [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
 
@@ -231,8 +231,8 @@ def _of_json(rows: object, names: Mapping[str, str]) -> Columns:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("it holds no list of rows")
     if not rows or "annotations" not in rows[0]:
-        return columns_of(rows)
-    columns = columns_of([row for task in msgspec.convert(rows, list[_Task]) for row in _labelled(task)])
+        return to_columns(rows)
+    columns = to_columns([row for task in msgspec.convert(rows, list[_Task]) for row in _labelled(task)])
     if len(columns) < 3:
         raise ValueError("no annotation says anything")
     return columns if names.get("value") or len(columns) > 3 else dict(zip(NAMES, columns.values(), strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxr.annotation.vote_files import Columns, columns_of
+from ctxr.annotation.vote_files import Columns, to_columns
 from ctxr.api.verbs import Warnings, WarningsAndBars, hinted
 from ctxr.engine.options import convert
 from ctxr.errors import UsageError
@@ -31,7 +31,7 @@ def agreement(votes: object, *, progress: bool = False, **options: object) -> Ag
 def _columns(votes: Any) -> Columns:
     """The columns of a data frame, a mapping of columns, or rows."""
     if isinstance(votes, Sequence) and votes and all(isinstance(row, Mapping) for row in votes):
-        return columns_of(votes)
+        return to_columns(votes)
     # rows of pandas that were filtered keep numbers without a name, which say nothing
     if hasattr(votes, "reset_index") and (votes.index.name is not None or votes.index.dtype.kind not in "iu"):
         votes = votes if votes.index.name in votes.columns else votes.reset_index()

@@ -11,7 +11,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
-from ctxr.annotation.cost import money
 from ctxr.cli.config import InitReport, RepeatReport
 from ctxr.cli.render import Block, Sentences, Summary, TextDocument, plain_text
 from ctxr.engine.report import SUMMARY, SetsReport, Table
@@ -98,30 +97,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
 
 def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
-    rows = tuple(
-        (
-            forecast.task,
-            forecast.units,
-            round(forecast.votes),
-            f"{forecast.seconds:.0f} s" + ("" if forecast.measured else " assumed"),
-            *((forecast.offer.places,) if forecast.offer else ()),
-            money(forecast.reward),
-            money(forecast.per_hour),
-            round(forecast.hours, 1),
-            money(forecast.fee),
-            money(forecast.cost),
-        )
-        for forecast in report.forecasts
-    )
-    note = (
-        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.1f} hours of work, "
-        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
-        f"{report.currency}"
-    )
     if report.sets:
-        submissions = ("submissions",) if report.platform == "prolific" else ()
-        heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
-        yield Table(f"What it takes on {report.platform}", heads, rows, note)
+        yield report.cost_table
     if report.sizes:
         yield report.size_table
     yield Sentences("for the paper", report.sentences)

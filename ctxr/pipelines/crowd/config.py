@@ -164,6 +164,33 @@ class PlanReport(StudyForecast, VerbReport):
     up_to_date: bool
 
     @property
+    def cost_table(self) -> Table:
+        """What each task takes."""
+        rows = tuple(
+            (
+                one.task,
+                one.units,
+                round(one.votes),
+                f"{one.seconds:.0f} s" + ("" if one.measured else " assumed"),
+                *((one.offer.places,) if one.offer else ()),
+                money(one.reward),
+                money(one.per_hour),
+                round(one.hours, 1),
+                money(one.fee),
+                money(one.cost),
+            )
+            for one in self.forecasts
+        )
+        note = (
+            f"about {self.kept:,.0f} descriptions kept, {money(self.per_kept)} each; {self.hours:,.1f} hours of work, "
+            f"{money(self.cost)} in all; pay is at least {money(self.floor)} an hour at the median time; amounts in "
+            f"{self.currency}"
+        )
+        submissions = ("submissions",) if self.platform == "prolific" else ()
+        heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
+        return Table(f"What it takes on {self.platform}", heads, rows, note)
+
+    @property
     def size_table(self) -> Table:
         """The sizes."""
         heads = ("per set", "sets", "kept", "votes", "people", "cost", "CI", "resolves")

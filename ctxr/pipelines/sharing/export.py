@@ -35,7 +35,7 @@ from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.sharing.config import Export, ExportReport
-from ctxr.pipelines.sharing.figures import prove, shown
+from ctxr.pipelines.sharing.figures import as_printed, prove
 from ctxr.problems.question import find_learner
 from ctxr.problems.registry import question_about
 from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
@@ -59,7 +59,7 @@ def card(
     """The card as Markdown; for `hf` and `mteb` with YAML for the hub and `datasets`."""
     counts = job.counts
     subject = question_about(job.dataset).subject
-    rows = [f"| {name} | {shown(value)} |" for name, value in figures.items()]
+    rows = [f"| {name} | {as_printed(value)} |" for name, value in figures.items()]
     front: list[str] = []
     if written.front_matter:
         licence = job.shared_licence

@@ -55,7 +55,7 @@ def figures_of(dataset: Dataset, dropped: Sequence[DroppedText] = ()) -> dict[st
     return found
 
 
-def shown(figure: float) -> str:
+def as_printed(figure: float) -> str:
     """A figure as the card prints it."""
     return str(figure) if isinstance(figure, int) else f"{figure:.4f}"
 

@@ -70,7 +70,7 @@ def figures(folder: Path) -> Figures:
     return found
 
 
-def problems_of(here: Path) -> Iterable[str]:
+def differences_of(here: Path) -> Iterable[str]:
     """What differs between tables, figures.json, the card and the hashes of the manifest."""
     known = json.loads((here / "figures.json").read_bytes())
     counted: Mapping[str, int | float] = figures(here / known["tables"])
@@ -89,6 +89,6 @@ def problems_of(here: Path) -> Iterable[str]:
 
 
 if __name__ == "__main__":
-    problems = list(problems_of(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent))
+    problems = list(differences_of(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent))
     sys.stdout.write("\n".join(problems or ["every figure holds"]) + "\n")
     sys.exit(bool(problems))

@@ -114,7 +114,7 @@ def test_a_changed_table_is_noticed_by_its_figure_though_its_hash_was_rewritten(
     shutil.copytree(release, folder)
     table, of, figure = MUTATIONS[mutation]
     change(folder, table, of)
-    found = [line.split(":")[0] for line in verify.problems_of(folder)]
+    found = [line.split(":")[0] for line in verify.differences_of(folder)]
     assert figure in found
     assert not [name for name in found if name.endswith(".jsonl")]
 
