@@ -16,6 +16,8 @@ from ctxr.store.kinds import JUDGMENTS
 
 BACKENDS = ("local", "prolific", "label-studio")
 
+_TYPED = tuple(name for name in NAMES if name != "own")
+
 PAPER_REWARDS = {"describe": 25}
 """Cents (ImageCoDe, section 3); 10 for every other task."""
 
@@ -52,10 +54,11 @@ class ExportTasks(Protocol):
     )
 
     task: str = ""
-    """Task: describe, retrieve, dialogue, review (whether a dialogue is kept), tag, entail, repeat (a second look)."""
+    """Task: describe, retrieve, dialogue, review (whether a dialogue is kept), tag, entail, repeat (a second look), or FILE.toml, a task of
+    your own."""
     input: Path | None = None
-    """Artifact to make the tasks from; default: the latest sets of the workdir (describe, dialogue, entail), its `judgments`
-    (retrieve, review, repeat) or its `dataset` (tag). Retrieve and tag also take a published release."""
+    """Artifact to make the tasks from; default: the latest sets of the workdir (describe, dialogue, entail, FILE.toml), its `judgments`
+    (retrieve, review, repeat) or its `dataset` (tag, FILE.toml about queries). Retrieve and tag also take a published release."""
     out: Path | None = None
     """Folder to write; default: `tasks/TASK` in the workdir."""
     workdir: Workdir = Path("work")
@@ -66,7 +69,7 @@ class ExportTasks(Protocol):
     keep_leaks: Switch = False
     """Export tasks even if splits share pictures or footage."""
     raters: Annotated[int, COUNT] = 0
-    """Workers per unit of tag or entail; 0 = 1 for tag, 3 for entail."""
+    """Workers per unit of tag, entail or FILE.toml; 0 = 1 for tag, 3 for entail, votes in the file."""
     labels: str = ""
     """Phenomena to choose from, separated by commas (tag); default: those of ImageCoDe, section 4.4, and colour."""
     candidates: Path | None = None
@@ -112,9 +115,11 @@ class ExportTasks(Protocol):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A task, what its backend needs, and options that do nothing without another."""
-        if self.task not in NAMES:
-            hint = did_you_mean(self.task, NAMES, f"choose one of {', '.join(NAMES)}")
+        if self.task not in _TYPED and self.own is None:
+            hint = did_you_mean(self.task, _TYPED, f"choose one of {', '.join(_TYPED)}, or FILE.toml with your own")
             yield f"there is no task {self.task!r}" if self.task else "the task is missing", hint
+        if self.own and self.own.stem in NAMES:
+            yield f"{self.own} is called like a task of ours, whose folder it would get", "give the file another name"
         yield from super().rules()
         if self.backend == "label-studio" and not self.image_base:
             yield (
@@ -154,6 +159,20 @@ class ExportTasks(Protocol):
                 f"--reward {self.hourly_pay(PROLIFIC_FLOOR)} or more",
             )
 
+    @property
+    def own(self) -> Path | None:
+        """The file of a task of one's own."""
+        return Path(self.task) if self.task.endswith(".toml") else None
+
+    @property
+    def task_name(self) -> str:
+        """The task as units name it."""
+        return "own" if self.own else self.task
+
+    def folder(self) -> Path:
+        """Where the tasks are written; of an own task, the name of its file."""
+        return Path(self.out or self.workdir / "tasks" / (self.own.stem if self.own else self.task))
+
     def pay(self) -> int:
         """Cents for a unit; on Prolific minor units of `currency` for a bundle."""
         if self.reward is not None:
@@ -164,7 +183,7 @@ class ExportTasks(Protocol):
 
     def bundle_minutes(self) -> int:
         """Estimated minutes of a bundle, rounded up (prolific)."""
-        seconds = self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
+        seconds = self.seconds or ASSUMED_SECONDS.get(self.task_name, ASSUMED_SECONDS["retrieve"])
         return max(1, math.ceil(round(self.per_submission * seconds / 60, 9)))
 
     def hourly_pay(self, hourly: Mapping[str, int]) -> int:
@@ -180,13 +199,13 @@ class ExportTasks(Protocol):
 
     def key(self) -> dict[str, object]:
         """The options that decide the result, besides the protocol, for this task and backend."""
-        names = {"tag": ("raters", "labels"), "entail": ("raters",), "repeat": ("fraction",)}
+        names = {"tag": ("raters", "labels"), "entail": ("raters",), "own": ("raters",), "repeat": ("fraction",)}
         of_backend = {
             "label-studio": "image_base",
             "prolific": "title reward seconds server per_submission currency devices approved countries",
         }
-        chosen = (*names.get(self.task, ()), *of_backend.get(self.backend, "").split())
-        return {"task": self.task, **{name: getattr(self, name) for name in chosen}}
+        chosen = (*names.get(self.task_name, ()), *of_backend.get(self.backend, "").split())
+        return {"task": self.task_name, **{name: getattr(self, name) for name in chosen}}
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 A form holds image ids, never paths, addresses or the right answer.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ctxr.web.language import _
+from ctxr.web.language import _, number
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -62,16 +63,99 @@ class Choice(msgspec.Struct, frozen=True, tag=True):
     options: tuple[Option, ...]
     several: bool = False
     optional: bool = False
+    note: str = ""
 
 
 class Write(msgspec.Struct, frozen=True, tag=True):
-    """Write a text. `checked`: the page shows problems with the wording while it is typed."""
+    """Write a text.
+
+    Attributes:
+        checked: the page shows problems with the wording while it is typed. exception: it is asked for only where there are some.
+    """
 
     name: str
     legend: str
     note: str = ""
     most_characters: int = 2000
     checked: bool = False
+    optional: bool = False
+    exception: bool = False
+
+
+class Scale(msgspec.Struct, frozen=True, tag=True):
+    """Choose a whole number from `low` to `high`; the labels say what the two mean."""
+
+    name: str
+    legend: str
+    low: int
+    high: int
+    low_label: str = ""
+    high_label: str = ""
+    note: str = ""
+    optional: bool = False
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """An option for each number."""
+        return tuple(Option(str(step), str(step)) for step in range(self.low, self.high + 1))
+
+
+class Mark(msgspec.Struct, frozen=True, tag=True):
+    """Mark a point of the marked picture, or the only one, as "x,y"; or a `box` as "x,y,width,height": shares 0..1 of the picture from its
+    top left, with four decimals."""
+
+    name: str
+    legend: str
+    box: bool = False
+    note: str = ""
+    optional: bool = False
+
+    def holds(self, value: str) -> bool:
+        """Whether a value is a place within the picture; a box has an area."""
+        parts = value.split(",")
+        numbers = [int(part.replace(".", "")) for part in parts if re.fullmatch(r"[01]\.[0-9]{4}", part)]
+        if len(numbers) != len(parts) or len(parts) != (4 if self.box else 2):
+            return False
+        starts, sizes = numbers[:2], numbers[2:] or [0, 0]
+        inside = all(start + size <= 10000 for start, size in zip(starts, sizes, strict=True))
+        return inside and (not self.box or all(sizes))
+
+
+def place_of(percents: Sequence[str | float]) -> str:
+    """The value of a `Mark` from percent of the picture: x and y, and of a box its width and height. Edges are rounded, so a box stays
+    within the picture. What is no number is left as it is, which no mark `holds`.
+
+    >>> place_of(["12.345678", "50"]), place_of([33.33333, 0, 66.66667, 100]), place_of(["1", ""])
+    ('0.1235,0.5000', '0.3333,0.0000,0.6667,1.0000', '1,')
+    """
+    try:
+        numbers = [float(one) for one in percents]
+        starts = [round(start * 100) for start in numbers[:2]]
+        ends = [round((start + size) * 100) for start, size in zip(numbers, numbers[2:], strict=False)]
+    except (ValueError, OverflowError):
+        return ",".join(map(str, percents))
+    sizes = [end - start for start, end in zip(starts, ends, strict=False)]
+    return ",".join(f"{number / 10000:.4f}" for number in (*starts, *sizes))
+
+
+def percents_of(place: str) -> tuple[str, ...]:
+    """What `place_of` was given.
+
+    >>> percents_of("0.1235,0.5000"), percents_of("1,")
+    (('12.35', '50'), ('1', ''))
+    """
+    parts = place.split(",")
+    is_place = all(re.fullmatch(r"-?[0-9]+\.[0-9]{4}", part) for part in parts)
+    return tuple(f"{100 * float(part):.2f}".rstrip("0").rstrip(".") for part in parts) if is_place else tuple(parts)
+
+
+class Order(msgspec.Struct, frozen=True, tag=True):
+    """Put the options in order; the answer is their values, from the first place on. Without options, the pictures."""
+
+    name: str
+    legend: str
+    options: tuple[Option, ...] = ()
+    note: str = ""
     optional: bool = False
 
 
@@ -83,7 +167,8 @@ class Talk(msgspec.Struct, frozen=True, tag=True):
     turns_before_share: int
 
 
-Field = Pick | Choice | Write | Talk
+OwnField = Choice | Write | Scale | Mark | Order
+Field = Pick | Talk | OwnField
 
 PROBLEM, COMMENT = "problem", "comment"
 CANNOT_TELL, BROKEN = "cannot_tell", "broken"
@@ -117,6 +202,11 @@ class Form(msgspec.Struct, frozen=True):
     def asked(self) -> tuple[Field, ...]:
         """All fields of the page."""
         return (*self.fields, *report_fields(len(self.pictures)))
+
+    def options(self, field: Order) -> tuple[Option, ...]:
+        """What a field puts in order."""
+        label = _("Image {place}")
+        return field.options or tuple(Option(one.image, label.format(place=number(one.place))) for one in self.pictures)
 
     def without_blanks(self, values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """Values without those of optional fields that were left empty; beside a problem, without those of the task."""

@@ -48,7 +48,7 @@ def backend_files(config: ExportTasks, batch: TaskBatch, out: Path, begin: Calla
     private, files, offer, first = private_folder(config.workdir), dict[str, bytes](), None, batch.units[0]
     contents = {row.id: row.sha256 for row in batch.images.values()}
     if config.backend == "prolific":
-        measured, _ = median_seconds(config.task, answered_work(config.workdir))
+        measured, _ = median_seconds(config.task_name, answered_work(config.workdir))
         config = replace(config, seconds=config.seconds or measured or 0.0).check()
         # who wrote on Prolific what is judged now may come again
         came = {visit.worker for visit in read_visits(private)}

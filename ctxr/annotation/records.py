@@ -10,9 +10,10 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from ctxr.annotation.forms import OwnField
 from ctxr.store.records import Dialogue, Judgment, Query, Record, SplitName, Text
 
-TaskName = Literal["describe", "retrieve", "dialogue", "review", "tag", "entail", "repeat"]
+TaskName = Literal["describe", "retrieve", "dialogue", "review", "tag", "entail", "own", "repeat"]
 Purpose = Literal["work", "qualification", "gold", "attention"]
 
 
@@ -30,6 +31,14 @@ class AnswerLimits(msgspec.Struct, frozen=True):
     sameness: float = 0.8
     turns_before_share: int = 5
     language: str = "en"
+
+
+class OwnQuestions(msgspec.Struct, frozen=True):
+    """What a task of one's own asks, as its file says."""
+
+    title: str
+    instruction: tuple[str, ...]
+    fields: tuple[OwnField, ...]
 
 
 GIVEN_UP = 2
@@ -60,7 +69,7 @@ class Unit(Record, frozen=True):
         needed: right answers that accept it. most: votes at most. full: always collect `most`, for unbiased metrics.
         purpose: `work`, or a check of the worker: `qualification`, `gold`, `attention`.
         of: the unit that is repeated. like: that unit's task.
-        round: of the judgments made from it. limits: see `AnswerLimits`.
+        round: of the judgments made from it. limits: see `AnswerLimits`. asked: of a task of one's own.
     """
 
     id: str
@@ -87,6 +96,7 @@ class Unit(Record, frozen=True):
     like: TaskName | None = None
     round: int = 0
     limits: AnswerLimits = PUBLISHED
+    asked: OwnQuestions | msgspec.UnsetType = msgspec.UNSET
 
     def pictures(self, contents: Mapping[str, str]) -> dict[str, str]:
         """By image that it shows, what a worker has then seen: the hash of its content, which copies share, or its id without one."""

@@ -15,6 +15,7 @@ from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Purpose, Unit
+from ctxr.annotation.tasks.own import OwnStudy, read_own
 from ctxr.annotation.tasks.tag import NOTES
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import content_of, dataset_parents
@@ -83,7 +84,7 @@ class TaskSources:
 
     Attributes:
         path: a dataset, or else judgments. candidates: the table of pairs to judge; `revised`: it samples revised labels.
-        blocked: workers whose descriptions are not asked about. parents: the content of all sources.
+        blocked: workers whose descriptions are not asked about. parents: the content of all sources. own: a task of one's own.
     """
 
     path: Path
@@ -92,6 +93,7 @@ class TaskSources:
     revised: bool
     blocked: tuple[str, ...]
     parents: tuple[Parent, ...]
+    own: OwnStudy | None = None
 
 
 def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
@@ -106,10 +108,11 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
                 hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
             )
         revised = labels_of_sample(table)
-    is_dataset = config.task in ("entail", "describe", "dialogue", "tag") or (
+    own = read_own(config.own) if config.own else None
+    is_dataset = config.task_name in ("entail", "describe", "dialogue", "tag", "own") or (
         config.task == "retrieve" and config.input is not None
     )
-    if config.task in ("tag", "retrieve") and is_dataset:
+    if (config.task in ("tag", "retrieve") and is_dataset) or (own and own.file.about == "query"):
         path = config.input or chosen(None, config.workdir, ("dataset",), progress)
     elif is_dataset:
         # the furthest image sets of the project, or else its dataset
@@ -127,26 +130,20 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
     else:
         parents = [Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
     parents += [Parent("gold", "gold", content_of(config.gold).sha256)] if config.gold else []
-    files = {"candidates": table, "objects": config.objects if config.task == "dialogue" else None}
+    files = {"candidates": table, "objects": config.objects if config.task == "dialogue" else None, "own": config.own}
     parents += [Parent(name, "table", sha256_file(file)) for name, file in files.items() if file and file.is_file()]
     parents += [Parent("blocked", "workers", sha256_of(blocked))] if blocked else []
-    return TaskSources(path, is_dataset, table, revised is not None, blocked, tuple(parents))
+    return TaskSources(path, is_dataset, table, revised is not None, blocked, tuple(parents), own)
 
 
 def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBatch:
     """Units of the task of `config`, with checks of the workers. Raises UnfinishedError where there is nothing to ask yet."""
     if sources.is_dataset:
         dataset = _dataset(sources.path, config.keep_leaks)
-        if config.task == "entail":
-            units = _entailments(config, sources, dataset)
-        elif config.task == "describe":
-            units = factory.describe_units(dataset, config)
-        elif config.task == "dialogue":
+        if config.task == "dialogue":
             dataset, units = _dialogues(config, dataset)
-        elif config.task == "tag":
-            units = factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
         else:
-            units = factory.retrieve_units(dataset, config)
+            units = _of_dataset(config, sources, dataset)
         work = _batch_of(dataset, sources.path, units)
     else:
         answered = read_judgments(sources.path)
@@ -178,6 +175,18 @@ def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBa
                 hint="name a dataset with its pictures (--input)",
             )
     return batch
+
+
+def _of_dataset(config: ExportTasks, sources: TaskSources, dataset: Dataset) -> list[Unit]:
+    if sources.own:
+        return factory.own_units(dataset, sources.own, config.raters)
+    if config.task == "entail":
+        return _entailments(config, sources, dataset)
+    if config.task == "describe":
+        return factory.describe_units(dataset, config)
+    if config.task == "tag":
+        return factory.tag_units(dataset, listed(config.labels) or tuple(NOTES), config.raters or 1)
+    return factory.retrieve_units(dataset, config)
 
 
 _FIRST = {

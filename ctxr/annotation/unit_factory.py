@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ctxr.annotation.protocol import Protocol, digest, share
 from ctxr.annotation.records import PUBLISHED, Answer, AnswerLimits, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import entail, review, task_of
+from ctxr.annotation.tasks.own import OwnStudy
 from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
@@ -80,19 +81,38 @@ def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
 
 def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list[Unit]:
     """Every description of a dataset, to be tagged with phenomena by `votes` workers."""
+    return _query_units(dataset, "tag", (), labels=labels, needed=votes, most=votes)
+
+
+def own_units(dataset: Dataset, study: OwnStudy, votes: int = 0) -> list[Unit]:
+    """Every image, set or description of a dataset, as the study says, to be answered by `votes` workers; 0 = as the study says."""
+    most, about, name = votes or study.file.votes, study.file.about, study.asked.title
+    decided: dict[str, Any] = {"asked": study.asked, "needed": most, "most": most}
+    if about == "query":
+        return _query_units(dataset, "own", (name,), **decided)
+    units: dict[str, Unit] = {}
+    for image_set in dataset.sets:
+        for images in [image_set.images] if about == "set" else [(image,) for image in image_set.images]:
+            shown = decided | ({"images": images, "ordered": True} if about == "image" else {})
+            unit_name = stable_id("own", name, about, image_set.id if about == "set" else images[0])
+            units.setdefault(unit_name, _unit("own", unit_name, image_set, dataset.split_of(image_set), **shown))
+    return [*units.values()]
+
+
+def _query_units(dataset: Dataset, task: TaskName, name: Sequence[str], **decided: Any) -> list[Unit]:
+    """Every description of a dataset that has a target, which is marked, to be judged; ids depend on `name`, too."""
     return [
         _unit(
-            "tag",
-            stable_id("tag", query.id),
+            task,
+            stable_id(task, *name, query.id),
             image_set,
             dataset.split_of(image_set),
             target=image_set.images[index],
-            query=f"tag/{query.id}",
-            texts=tuple(dataset.texts[name].text for name in query.texts),
+            query=f"{task}/{query.id}",
+            texts=tuple(dataset.texts[text].text for text in query.texts),
             text_ids=query.texts,
-            labels=labels,
-            needed=votes,
-            most=votes,
+            authors=tuple(sorted({dataset.texts[text].author for text in query.texts})) if task == "own" else (),
+            **decided,
         )
         for query, image_set, index in _only_targets(dataset)
     ]

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ctxr.metrics.fields import Distance
 from ctxr.metrics.proportions import LEVEL, Limits
 from ctxr.metrics.votes import Codes, Column, Doubles, Votes, factorise, gather
 
@@ -206,6 +207,46 @@ def by_units(
     workers too.
     """
     return PairedVotes(votes, level).drawn(rng, resamples, workers=workers)
+
+
+MOST_UNITS = 5000
+"""Of more, `distance_alpha` draws so many: it compares every two."""
+
+
+def distance_alpha(
+    units: Column, values: Doubles, distance: Distance, rng: np.random.Generator, resamples: int = 1000
+) -> Agreement:
+    """Krippendorff's alpha of votes that are rows of numbers [N, D], with any difference, and an interval over units.
+
+    Args:
+        distance: the differences [N, M] of rows [N, D] and [M, D], 0 for equal ones.
+    """
+    codes = factorise(units).codes
+    several = np.flatnonzero(np.bincount(codes) >= 2)
+    if not several.size:
+        return Agreement(None, 0, 0, NO_PAIR)
+    if len(several) > MOST_UNITS:
+        several = np.sort(rng.choice(several, MOST_UNITS, replace=False))
+    rows = np.flatnonzero(np.isin(codes, several))
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    _, starts, sizes = np.unique(codes[rows], return_index=True, return_counts=True)
+    values, size, step = values[rows], len(starts), max(1, 10**6 // len(rows))
+    between = np.empty((size, size))  # the sum of the differences between the votes of every two units
+    for begin in range(0, size, step):
+        end, first = min(size, begin + step), starts[begin]
+        rows_of = distance(values[first : starts[end] if end < size else None], values)
+        between[begin:end] = np.add.reduceat(
+            np.add.reduceat(rows_of, starts, axis=1), starts[begin:end] - first, axis=0
+        )
+    draws = rng.integers(0, size, (resamples, size))
+    weights = np.stack([np.ones(size), *(np.bincount(draw, minlength=size) for draw in draws)])
+    expected, observed = ((weights @ between) * weights).sum(axis=1), weights @ (between.diagonal() / (sizes - 1))
+    found = np.where(expected > 0, 1 - (weights @ sizes - 1) * observed / np.where(expected > 0, expected, 1), np.nan)
+    if np.isnan(found[0]):
+        return Agreement(None, size, len(rows), NO_VARIATION)
+    agreement, defined = Agreement(float(found[0]), size, len(rows)), found[1:][~np.isnan(found[1:])]
+    low, high = percentiles(defined) if defined.size else (None, None)
+    return replace(agreement, low=low, high=high, resamples=len(defined))
 
 
 def percentiles(values: Doubles) -> Limits:

@@ -336,6 +336,31 @@ class ObjectLabels(Record, frozen=True):
     labels: tuple[str, ...]
 
 
+class FieldAnswer(Record, frozen=True):
+    """What people answered to one field of a task of a researcher's own.
+
+    Attributes:
+        unit: what was asked; about an `image`, the description `query`, or else the whole set. title: of the task.
+        kind: of the field, as its file calls it. votes: answers that count.
+        answer: what they come to, in the values of one answer; empty where they are tied. Of texts, all of them.
+        spread: mean distance of the votes from the answer; None without one, and of texts. mean: of votes on a scale.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("unit", "field")
+
+    unit: str
+    image_set: str
+    title: str
+    field: str
+    kind: str
+    votes: int
+    answer: tuple[str, ...]
+    spread: float | None = None
+    mean: float | None = None
+    image: str | None = None
+    query: str | None = None
+
+
 if TYPE_CHECKING:
     Floats = array[float]
 else:

@@ -18,7 +18,7 @@ import msgspec
 
 from ctxr.errors import DataError
 from ctxr.store.atomic import disk_errors, write_bytes
-from ctxr.store.records import Dialogue, ObjectLabels, Record, Trace
+from ctxr.store.records import Dialogue, FieldAnswer, ObjectLabels, Record, Trace
 
 R = TypeVar("R", bound=Record)
 K = TypeVar("K", bound=Hashable)
@@ -49,6 +49,7 @@ PAYLOADS: dict[str, PayloadTable] = {
     "dialogues": PayloadTable(Dialogue, of="query", answers=True),
     "traces": PayloadTable(Trace, of="query"),
     "objects": PayloadTable(ObjectLabels, of="image"),
+    "own": PayloadTable(FieldAnswer, of="image_set", owner="image_set", answers=True),
 }
 """Payload tables by name, which is that of the file without `.jsonl`: all that reads, copies or writes a dataset keeps them."""
 

@@ -3,11 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.forms import Choice, Mark, Option, Order, Scale, Write
+from ctxr.annotation.records import Answer, OwnQuestions, Unit
 from ctxr.datasets.dataset import Dataset
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 TEN = tuple(f"clip/img{place}" for place in range(10))
+
+WORDS = (Option("a", "Alpha"), Option("b", "Beta", "the second"), Option("c", "Gamma"))
+EVERY_KIND = OwnQuestions(
+    "Look at the cat",
+    ("Say what you see.",),
+    (
+        Choice("look", "Which is it?", WORDS),
+        Choice("many", "Which are there?", WORDS, several=True, optional=True, note="none is an answer, too"),
+        Scale("good", "How good?", -1, 3, "bad", "good"),
+        Mark("spot", "Where is its nose?"),
+        Mark("area", "Where is it?", box=True, note="all of it"),
+        Order("rank", "Which comes first?", WORDS),
+        Order("shown", "Which picture is best?", optional=True),
+        Write("why", "Why?", most_characters=40, optional=True),
+    ),
+)
+OWN_ANSWER: Mapping[str, tuple[str, ...]] = {
+    "look": ("b",),
+    "many": ("a", "c"),
+    "good": ("-1",),
+    "spot": ("0.2500,1.0000",),
+    "area": ("0.3333,0.0000,0.6667,1.0000",),
+    "rank": ("c", "a", "b"),
+    "shown": TEN[::-1],
+    "why": ("it sits",),
+}
+"""An answer to each of them."""
 
 
 def image_set(name: str = "clip-shot0_0", kind: str = "video", group: str = "clip") -> ImageSet:

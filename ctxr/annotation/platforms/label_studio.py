@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import PROBLEM, Choice, Field, Form, Pick, Write, report_fields
+from ctxr.annotation.forms import PROBLEM, Choice, Field, Form, Mark, Order, Pick, Scale, Write, place_of, report_fields
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
@@ -22,7 +22,7 @@ from ctxr.annotation.protocol import Protocol, raters_of, shown_order
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.errors import DataError
-from ctxr.store.tables import UNREADABLE, pretty_json
+from ctxr.store.tables import UNREADABLE, grouped, pretty_json
 
 PLATFORM = "label-studio"
 
@@ -157,16 +157,22 @@ def _labelling_config(sheet: RaterSheet) -> str:
     shows = {"visibleWhen": "choice-unselected", "whenTagName": PROBLEM, "whenChoiceValue": problems}
     own = SubElement(view, "View", shows)  # what is hidden is not required
     for field in form.asked:
-        _add_control(own if field in form.fields else view, field, shown[0], len(sheet.order))
+        on = shown[0] if not isinstance(field, Mark) else "marked" if sheet.marked else "image_1"
+        _add_control(own if field in form.fields else view, field, on, sheet)
     indent(view)
     return tostring(view, encoding="unicode") + "\n"
 
 
 class RegionValue(msgspec.Struct, frozen=True):
-    """The text or the choices of a region."""
+    """The text or the choices of a region, or its place in percent of the picture."""
 
     text: str | list[str] = ""
     choices: list[str] = []
+    x: float | None = None
+    y: float | None = None
+    width: float | None = None
+    height: float | None = None
+    rotation: float | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -260,8 +266,8 @@ def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Anno
         sentence = f"The annotation took {seconds:g} seconds, which is below 0 or above a day."
         arrivals.refuse(position, unit.id, worker, "time", sentence)
         return
-    regions = {row.from_name: row.value for row in reversed(results)}
-    filled = {field.name: _values(field, regions.get(field.name, RegionValue()), sheet) for field in sheet.form.asked}
+    regions = grouped((row.from_name, row.value) for row in results)
+    filled = {field.name: _values(field, regions, sheet) for field in sheet.form.asked}
     try:
         created = datetime.fromisoformat(annotation.created_at)
         at = stamp(micros(created if created.tzinfo else created.replace(tzinfo=UTC)))
@@ -274,15 +280,23 @@ def _take(arrivals: Arrivals, position: str, sheet: RaterSheet, annotation: Anno
     arrivals.take(position, Answer(unit.id, worker, values, sheet.order, sheet.slot, at, seconds, PLATFORM))
 
 
-def _values(field: Field, region: RegionValue, sheet: RaterSheet) -> tuple[str, ...]:
-    """Values of a field: a text; options by what is stored or read; a picture by its position, which stands for its id."""
+def _values(field: Field, regions: Mapping[str, Sequence[RegionValue]], sheet: RaterSheet) -> tuple[str, ...]:
+    """Values of a field: a text; places; options by what is stored or read; a picture by its position, which stands for its id."""
+    if isinstance(field, Mark):
+        return tuple(_place(region, field) for region in regions.get(field.name, ()))
+    if isinstance(field, Order):
+        options = sheet.form.options(field)
+        stored = {option.label: option.value for option in options}
+        placed = [regions.get(_place_name(field, place), ()) for place in range(len(options))]
+        return tuple(stored.get(one, one) for first in placed for one in (first[0].choices if first else [""]))
+    region = next(iter(regions.get(field.name, ())), RegionValue())
     if isinstance(field, Write):
         return (region.text if isinstance(region.text, str) else "\n".join(region.text),)
     chosen = tuple(region.choices)
     if isinstance(field, Pick):
         images = {str(position): image for position, image in enumerate(sheet.order, 1)}
         return tuple(images.get(choice, choice) for choice in chosen)
-    if isinstance(field, Choice):
+    if isinstance(field, Choice | Scale):
         stored = {option.label: option.value for option in field.options}
         offered = [option.value for option in field.options]
         named = {choice if choice in offered else stored.get(choice, choice) for choice in chosen}
@@ -290,7 +304,16 @@ def _values(field: Field, region: RegionValue, sheet: RaterSheet) -> tuple[str, 
     return chosen
 
 
-def _add_control(view: Element, field: Field, on: str, pictures: int) -> None:
+def _place(region: RegionValue, field: Mark) -> str:
+    sides = (region.x, region.y, region.width, region.height)[: 4 if field.box else 2]
+    return place_of(["" if side is None or region.rotation else side for side in sides])
+
+
+def _place_name(field: Order, place: int) -> str:
+    return f"{field.name}-{place + 1}"
+
+
+def _add_control(view: Element, field: Field, on: str, sheet: RaterSheet) -> None:
     SubElement(view, "Header", value=field.legend, size="4")
     needed = {} if getattr(field, "optional", False) else {"required": "true", "requiredMessage": field.legend}
     shared = {"name": field.name, "toName": on}
@@ -300,11 +323,22 @@ def _add_control(view: Element, field: Field, on: str, pictures: int) -> None:
         SubElement(view, "TextArea", {**shared, **look, **note, **needed})
     elif isinstance(field, Pick):
         group = SubElement(view, "Choices", {**shared, "choice": "single-radio", "showInline": "true", **needed})
-        for position in range(1, pictures + 1):
+        for position in range(1, len(sheet.order) + 1):
             hotkey = {"hotkey": str(position % 10)} if position <= 10 else {}
             SubElement(group, "Choice", {"value": str(position), **hotkey})
-    elif isinstance(field, Choice):
-        kind = "multiple" if field.several else "single-radio"
+    elif isinstance(field, Mark):
+        SubElement(view, "Rectangle", {**shared, "canRotate": "false"}) if field.box else SubElement(
+            view, "KeyPoint", shared
+        )
+    elif isinstance(field, Order):
+        options = sheet.form.options(field)
+        for place in range(len(options)):
+            look = {"name": _place_name(field, place), "layout": "select"}
+            group = SubElement(view, "Choices", {**shared, **look, **needed})
+            for option in options:
+                SubElement(group, "Choice", {"value": option.label})
+    elif isinstance(field, Choice | Scale):
+        kind = "multiple" if isinstance(field, Choice) and field.several else "single-radio"
         group = SubElement(view, "Choices", {**shared, "choice": kind, **needed})
         for option in field.options:
             alias = {"alias": option.value} if option.label != option.value else {}

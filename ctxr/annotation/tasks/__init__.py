@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from ctxr.annotation.records import Answer, TaskName, Unit
-from ctxr.annotation.tasks import describe, dialogue, entail, retrieve, review, tag
+from ctxr.annotation.tasks import describe, dialogue, entail, own, retrieve, review, tag
 from ctxr.annotation.tasks.base import Task
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.wording import Problem, first_problem
@@ -16,12 +16,13 @@ _TASKS: Mapping[str, Task] = {
     "review": review.ReviewTask(),
     "tag": tag.TagTask(),
     "entail": entail.EntailTask(),
+    "own": own.OwnTask(),
 }
 
 MAKES_WORK = tuple(name for name, task in _TASKS.items() if task.MAKES_WORK)
 """Tasks whose answers give others work, for which the image set must be known."""
 
-NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "review", "tag", "entail", "repeat")
+NAMES: tuple[TaskName, ...] = ("describe", "retrieve", "dialogue", "review", "tag", "entail", "own", "repeat")
 
 
 def task_of(unit: Unit) -> Task:

@@ -1,9 +1,10 @@
 """A task: its form, the problems of values that come back, and the rows that an answer makes."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
-from ctxr.annotation.forms import BROKEN, PROBLEM, Choice, Form, Talk, Write
+from ctxr.annotation.forms import BROKEN, PROBLEM, Choice, Field, Form, Mark, Order, Pick, Talk, Write
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, odd, too_long
 from ctxr.annotation.wording import Problem, first_problem
@@ -34,35 +35,9 @@ class Task(ABC):
         problems: list[Problem | None] = []
         told = bool(values.get(PROBLEM))
         for field in form.asked:
-            filled, checks = list(values.get(field.name, ())), list[tuple[bool, str, str]]()
-            what, many = field.legend, len(filled) > 1
-            if isinstance(field, Write):
-                text, most = filled[0] if filled and filled[0].strip() else "", field.most_characters
-                checks = [
-                    (many, "too_many_chosen", _("Please send one text.")),
-                    (
-                        not (text or told or field.optional),
-                        "empty",
-                        _("Please write something: {what}").format(what=what),
-                    ),
-                    (len(text) > most, "too_long", too_long(len(text), most)),
-                    (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
-                ]
-            elif not isinstance(field, Talk):
-                several, optional = (field.several, field.optional) if isinstance(field, Choice) else (False, False)
-                pictures = {picture.image for picture in form.pictures}
-                offered = {option.value for option in field.options} if isinstance(field, Choice) else pictures
-                unknown = not offered.issuperset(filled) or len(set(filled)) < len(filled)
-                checks = [
-                    (
-                        not (filled or told or optional),
-                        "nothing_chosen",
-                        _("Please answer: {what}").format(what=what),
-                    ),
-                    (many and not several, "too_many_chosen", _("Please choose only one: {what}").format(what=what)),
-                    (unknown, "not_offered", _("That answer was not among those offered. Please choose again.")),
-                ]
-            problems.append(first_problem(*checks))
+            filled = values.get(field.name, ())
+            missing = not (told or getattr(field, "optional", False) or any(map(str.strip, filled)))
+            problems.append(first_problem(*_checks(field, form, filled, missing)))
         unasked = bool(values.keys() - {field.name for field in form.asked})
         unexpected = _("The page sent unexpected data. Please load it again.")
         problems.append(first_problem((unasked, "not_asked", unexpected)))
@@ -88,6 +63,36 @@ class Task(ABC):
     @abstractmethod
     def worth(self, unit: Unit, answer: Answer) -> Outcome:
         """The rows that an answer to the task's own fields is worth, and whether it is right."""
+
+
+def _checks(field: Field, form: Form, filled: Sequence[str], missing: bool) -> list[tuple[bool, str, str]]:
+    """What may be wrong with what was filled into a field, most important first: whether it is, a code, and what is said."""
+    what, many = field.legend, len(filled) > 1
+    if isinstance(field, Talk):
+        return []
+    if isinstance(field, Write):
+        text, most = filled[0] if filled else "", field.most_characters
+        return [
+            (many, "too_many_chosen", _("Please send one text.")),
+            (missing, "empty", _("Please write something: {what}").format(what=what)),
+            (len(text) > most, "too_long", too_long(len(text), most)),
+            (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
+        ]
+    checks = [(missing, "nothing_chosen", _("Please answer: {what}").format(what=what))]
+    if isinstance(field, Mark):
+        outside = many or not all(map(field.holds, filled))
+        return [*checks, (outside, "not_marked", _("Please mark a place within the picture: {what}").format(what=what))]
+    if isinstance(field, Order):
+        unordered = bool(filled) and sorted(filled) != sorted(option.value for option in form.options(field))
+        return [*checks, (unordered, "not_ordered", _("Please give each a place of its own: {what}").format(what=what))]
+    offered = [one.image for one in form.pictures] if isinstance(field, Pick) else [one.value for one in field.options]
+    several = isinstance(field, Choice) and field.several
+    unknown = not {*offered}.issuperset(filled) or len({*filled}) < len(filled)
+    return [
+        *checks,
+        (many and not several, "too_many_chosen", _("Please choose only one: {what}").format(what=what)),
+        (unknown, "not_offered", _("That answer was not among those offered. Please choose again.")),
+    ]
 
 
 class LabelTask(Task):

@@ -40,6 +40,7 @@ class DescribeTask(Task):
                     _("Give your reason; reviewers will read it."),
                     300,
                     optional=True,
+                    exception=True,
                 ),
             ),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ctxr.annotation.forms import Choice, Pick
+from ctxr.annotation.forms import Choice, Order, Pick
 from ctxr.annotation.journal.results import GivenAnswer, NotAllowed
 from ctxr.annotation.web.pages import Endpoints, Posted
 from ctxr.annotation.web.site import LeaseLink
@@ -64,6 +64,9 @@ def _said(unit: LeasedUnit, given: GivenAnswer) -> list[tuple[str, str]]:
         values = given.answer.values.get(field.name, ())
         if isinstance(field, Choice):
             values = tuple(option.label for option in field.options if option.value in values)
+        elif isinstance(field, Order):
+            labels = {option.value: option.label for option in unit.form.options(field)}
+            values = tuple(map(labels.__getitem__, values))
         if values and not isinstance(field, Pick) and not unit.is_talk:
             said.append((field.legend, ", ".join(values)))
     return said

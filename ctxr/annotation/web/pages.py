@@ -52,7 +52,7 @@ class ShownPicture:
 class FormView:
     """A page of work: `layout` is `talk`, `pick` (a grid to choose from) or `read`; `given` are values by field, or the draft.
 
-    `mixed`: whether the pictures have different shapes.
+    `mixed`: whether the pictures have different shapes. `keys`: their names on the page by image id.
     """
 
     form: Form
@@ -60,6 +60,7 @@ class FormView:
     pictures: tuple[ShownPicture, ...]
     given: Values
     mixed: bool
+    keys: Mapping[str, str]
 
 
 class SignedPages:

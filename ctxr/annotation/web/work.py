@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Form, Pick, Talk, Write
+from ctxr.annotation.forms import Form, Mark, Order, Pick, Talk, Write, percents_of, place_of
 from ctxr.annotation.journal.results import GivenAnswer, Lease, NotAllowed, NoWork
 from ctxr.annotation.journal.storing import COUNTED
 from ctxr.annotation.study import INSTRUCTIONS
@@ -81,10 +81,15 @@ class LeasedUnit:
             pictures.append(ShownPicture(self.key(one.image), one.place, one.marked, label, *size))
         kinds = {type(field) for field in form.fields}
         layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
-        picks = {field.name for field in form.fields if isinstance(field, Pick)}
-        keys = {name: tuple(map(self.key, values[name])) for name in picks & values.keys()}
+        keys = {picture.image: self.key(picture.image) for picture in form.pictures}
+        given = dict(values)
+        for field in form.fields:
+            if isinstance(field, Pick | Order):
+                given[field.name] = tuple(keys.get(part, part) for part in values.get(field.name, ()))
+            elif isinstance(field, Mark):
+                given[field.name] = percents_of(",".join(values.get(field.name, ())))
         shapes = {round(picture.width / max(1, picture.height), 1) for picture in pictures}
-        return FormView(form, layout, tuple(pictures), {**values, **keys}, len(shapes) > 1)
+        return FormView(form, layout, tuple(pictures), given, len(shapes) > 1, keys)
 
     def values(self, posted: Values) -> dict[str, tuple[str, ...]]:
         """What was posted: pictures by their ids, or marked with "?" where they are not on this page, line ends plain."""
@@ -95,6 +100,10 @@ class LeasedUnit:
         for name, parts in posted.items():
             if kinds.get(name) is Pick:
                 values[name] = tuple(images.get(part, f"?{part}") for part in parts)
+            elif kinds.get(name) is Order:
+                values[name] = tuple(images.get(part, part) for part in parts)
+            elif kinds.get(name) is Mark:
+                values[name] = (place_of(parts),) if any(parts) else ()
             elif kinds.get(name) is Write:
                 values[name] = tuple(part.replace("\r\n", "\n") for part in parts)
             elif name != "csrf":
@@ -107,7 +116,7 @@ class LeasedUnit:
 
     def texts(self, posted: Mapping[str, Sequence[str]]) -> list[str]:
         """The typed texts, to be shown again if they cannot be accepted."""
-        names = [field.name for field in self.form.asked if isinstance(field, Write)] + ["text"]
+        names = {field.name: None for field in self.form.asked if isinstance(field, Write)} | {"text": None}
         return [text for name in names for text in posted.get(name, ()) if text.strip()]
 
     def accept(self, request: Request, posted: Mapping[str, Sequence[str]], step: str = "") -> None:

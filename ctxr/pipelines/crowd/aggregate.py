@@ -28,13 +28,14 @@ from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
+from ctxr.pipelines.crowd.own_answers import own_results
 from ctxr.pipelines.crowd.people import Certificate, certificate, people, worker_table
 from ctxr.pipelines.crowd.validation import Validation
 from ctxr.store.artifacts import MANIFEST, Content, Parent, earlier_manifest, open_artifact, picked_with, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
-from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
+from ctxr.store.records import Facts, FieldAnswer, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
 from ctxr.store.tables import PAYLOADS, payload_rows, pretty_json, read_payloads, read_table, write_table, write_tables
 
 CERTIFICATE, TABLES, EXIT = "certificate.json", "tables.json", "exit.jsonl"
@@ -86,8 +87,8 @@ def kept_queries(
     queries = {query.id: query for query in answered.queries}
     written = set(queries)
     for unit in answered.units.values():  # queries from elsewhere that units are about
-        if unit.purpose == "work" and unit.task in ("retrieve", "tag") and unit.query is not None:
-            name = unit.query.removeprefix("tag/")
+        if unit.purpose == "work" and unit.task in ("retrieve", "tag", "own") and unit.query is not None:
+            name = unit.query if unit.task == "retrieve" else unit.query.partition("/")[2]
             queries.setdefault(name, Query(name, unit.image_set, unit.text_ids))
     reasons = {decision.query: decision.reason for decision in decisions.values()}
     good = {row.query.removeprefix("review/") for row in labels if row.candidate == KEEP and row.value > 0}
@@ -119,9 +120,9 @@ def judgments_of(
     rows = [row for row in answered.judgments if row.query in kept]
     gold = {unit.query: unit.truth[0] for unit in answered.units.values() if unit.query and unit.truth}
     gold |= {
-        unit.query.removeprefix("tag/"): unit.target
+        unit.query.partition("/")[2]: unit.target
         for unit in answered.units.values()
-        if unit.task == "tag" and unit.query and unit.target
+        if unit.task in ("tag", "own") and unit.query and unit.target
     }
     named = {row.query for row in rows if row.worker == "gold"}
     rows += [Judgment(name, gold[name], "gold", 1.0) for name in kept if name in gold and name not in named]
@@ -139,16 +140,18 @@ def write_dataset(
     kept: Mapping[str, Query],
     judgments: Sequence[Judgment],
     *,
+    own: Sequence[FieldAnswer],
     progress: Progress,
 ) -> dict[str, int]:
-    """Write tables and pictures of what was kept into `out`, whose manifest goes; returns how many rows each table has.
+    """Write tables and pictures of what was kept, and of sets with answers to `own` tasks, into `out`, whose manifest goes; returns how
+    many rows each table has.
 
     Raises DataError for a picture that is gone, before anything is changed.
     """
     root = answered.root
     texts = _texts(answered)
     usable = {name: query for name, query in kept.items() if all(text in texts for text in query.texts)}
-    used = {query.image_set for query in usable.values()}
+    used = {query.image_set for query in usable.values()} | {row.image_set for row in own}
     sets = [image_set for image_set in answered.sets.values() if image_set.id in used]
     images = _pictures(answered, sorted({name for image_set in sets for name in image_set.images}))
     groups, sources = {image_set.group for image_set in sets}, {image_set.source for image_set in sets}
@@ -159,7 +162,7 @@ def write_dataset(
                 f"the picture of {image.id} is gone: {root / image.path}",
                 hint="restore the image sets, or build and filter them again",
             )
-    payloads = _payloads(answered)
+    payloads = _payloads(answered, out, own)
     take_manifest(out)
     splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
     # in this order, so that a killed run leaves no picture that no table knows
@@ -205,13 +208,15 @@ def _folders(answered: AggregatedAnswers) -> list[Path]:
     return sorted({parent for image in answered.images.values() for parent in Path(image.path).parents})
 
 
-def _payloads(answered: AggregatedAnswers) -> dict[str, Collection[Record]]:
-    """Rows of the payload tables of these artifacts, and those that answers made, which replace rows of the same key."""
+def _payloads(answered: AggregatedAnswers, out: Path, own: Sequence[FieldAnswer]) -> dict[str, Collection[Record]]:
+    """Rows of the payload tables of these artifacts, and those that answers made, which replace rows of the same key, and in `out` all
+    that earlier ones made."""
     tables: dict[str, dict[object, Record]] = {name: {} for name in PAYLOADS}
     for home in (answered.root / folder for folder in _folders(answered)):
         if (home / MANIFEST).is_file():
             for name, rows in read_payloads(home, open_artifact(home).manifest.files).items():
-                tables[name] |= {row.key(): row for row in rows}
+                tables[name] |= {row.key(): row for row in rows if name != "own" or home.resolve() != out.resolve()}
+    tables["own"] |= {row.key(): row for row in own}
     for name, table in tables.items():
         table |= {row.key(): row for row in getattr(answered, name, ())}
     return {name: table.values() for name, table in tables.items()}
@@ -348,16 +353,16 @@ class DatasetStage(Stage[AggregateInputs]):
         decisions = decide_picks(picks, config.rule, blocked, broken)
         labels = label_consensus(answered, config.labels, blocked)
         validation = Validation(answered, picks, decisions, blocked, config.resamples, config.seed)
-        figures = validation.figures()
+        own = own_results(answered, blocked, config.resamples, config.seed)
+        figures = validation.figures() | own.figures
         workers = people(answered, picks, blocked, config.good, config.poor)
         kept = kept_queries(answered, decisions, labels, blocked)
         judgments = judgments_of(answered, kept, decisions, labels, config.rule)
-        written = write_dataset(out, answered, kept, judgments, progress=progress)
-        dropped = dropped_rows(answered, decisions, kept, blocked, broken)
-        write_table(out / DROPPED, dropped)
+        written = write_dataset(out, answered, kept, judgments, own=own.answers, progress=progress)
+        write_table(out / DROPPED, dropped := dropped_rows(answered, decisions, kept, blocked, broken))
         write_table(out / REPORTED, reported := reported_rows(answered))
         write_table(out / "workers.jsonl", workers)
-        tables = validation.tables(figures) | {"workers": worker_table(workers)}
+        tables = validation.tables(figures) | own.tables | {"workers": worker_table(workers)}
         # descriptions that their writers kept against the wording check, with the reasons, for reviewers
         if reasons := [
             (query_of(answer.unit, answer.worker), answer.worker, answer.values[FIELD][0], answer.values[REASON][0])

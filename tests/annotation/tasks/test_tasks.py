@@ -12,7 +12,7 @@ from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Turn
-from tests.annotation.crowd_units import TEN, answer, unit
+from tests.annotation.crowd_units import EVERY_KIND, OWN_ANSWER, TEN, answer, unit
 
 DESCRIBE = unit("describe", target=TEN[3])
 RETRIEVE = unit("retrieve", query="q-1", texts=("the cat looks left at you",), text_ids=("q-1",), truth=(TEN[3],))
@@ -25,13 +25,16 @@ VERIFY = unit(
 DIALOGUE = unit("dialogue", images=TEN[:1], target=TEN[0])
 AUDIT = unit("repeat", like="retrieve", of="retrieve-1", query="q-1", texts=("the cat",), truth=(TEN[3],), round=1)
 
-ALL = (DESCRIBE, RETRIEVE, TAG, ENTAIL, VERIFY, DIALOGUE, AUDIT)
+OWN = unit("own", target=TEN[3], query="own/q-1", texts=("two cats",), text_ids=("q-1",), asked=EVERY_KIND)
+
+ALL = (DESCRIBE, RETRIEVE, TAG, ENTAIL, VERIFY, OWN, DIALOGUE, AUDIT)
 GOOD: dict[str, dict[str, tuple[str, ...]]] = {
     "describe": {"description": ("the cat has its left ear folded",)},
     "retrieve": {"pick": (TEN[3],)},
     "tag": {"tags": ("spatial",)},
     "entail": {"verdict": ("neutral",)},
     "review": {"verdict": ("unnatural", "typos")},
+    "own": OWN_ANSWER,
     "repeat": {"pick": (TEN[4],)},
 }
 TALK = tuple(Turn(place % 2, f"message {place}") for place in range(5))
@@ -69,7 +72,7 @@ def test_a_good_answer_is_taken_and_scored_alike_every_time(one: Unit) -> None:
     assert codes(one, values) == []
     outcome = task_of(one).score(one, answer(one, values=values))
     assert outcome == task_of(one).score(one, answer(one, values=values))
-    assert outcome.judgments
+    assert bool(outcome.judgments) is (one.task != "own")  # which has a table of its own
 
 
 @pytest.mark.parametrize("code", ["cannot_tell", "broken"])
@@ -81,7 +84,7 @@ def test_a_problem_is_an_answer_to_every_task_and_makes_no_rows(one: Unit, code:
     assert codes(one, {"problem": ("broken", "cannot_tell")}) == ["too_many_chosen"]
     cannot_find = code == "cannot_tell" and bool(one.truth)
     assert task_of(one).score(one, answer(one, values=told)) == Outcome(right=False if cannot_find else None)
-    votes = {"broken": set(), "cannot_tell": {"retrieve", "tag", "entail", "review", "repeat"}}
+    votes = {"broken": set(), "cannot_tell": {"retrieve", "tag", "entail", "review", "own", "repeat"}}
     assert counts(one, answer(one, values=told), ()) is (one.task in votes[code])
     form = task_of(one).render(one, one.images)
     posted = GOOD.get(one.task, {}) | told | {"comment": (" ",)}
@@ -98,7 +101,22 @@ def test_nothing_is_no_answer(one: Unit) -> None:
 @settings(max_examples=50)
 @given(
     values=st.dictionaries(
-        st.sampled_from(["pick", "tags", "verdict", "description", "turns", "pair", "unit", "target"]),
+        st.sampled_from(
+            [
+                "pick",
+                "look",
+                "spot",
+                "area",
+                "rank",
+                "tags",
+                "verdict",
+                "description",
+                "turns",
+                "pair",
+                "unit",
+                "target",
+            ]
+        ),
         st.lists(st.one_of(st.text(max_size=12), st.sampled_from([*TEN, "keep", "none", "context"])), max_size=3).map(
             tuple
         ),
@@ -189,7 +207,7 @@ def test_only_the_marked_image_is_marked() -> None:
 
 def test_the_fields_of_each_task_are_those_it_reads() -> None:
     kinds = {one.task: type(task_of(one).render(one, one.images).fields[0]) for one in ALL if one.task != "dialogue"}
-    choices = dict.fromkeys(("tag", "entail", "review"), Choice)
+    choices = dict.fromkeys(("tag", "entail", "review", "own"), Choice)
     assert kinds == {"describe": Write, "retrieve": Pick, "repeat": Pick, **choices}
     assert {*kinds, "dialogue"} == set(NAMES)
 

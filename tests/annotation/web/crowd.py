@@ -22,6 +22,7 @@ from ctxr.annotation.web.chat import UnitNotifier
 from ctxr.annotation.web.site import SHIPPED, Invitation, Site, crowd_signer
 from ctxr.store.records import Image, ImageSet
 from ctxr.web.translations import read_languages
+from tests.annotation.crowd_units import EVERY_KIND
 from tests.annotation.web.reading import HtmlReader, read
 
 KEY = b"k" * 32
@@ -59,6 +60,10 @@ UNITS: dict[str, Unit] = {
         Unit(
             "u-entail", "entail", images=IMAGES[:1], query="entail/q", texts=("A dog sits.",), text_ids=("s",),
             statement="There is an animal.", labels=entail.LABELS, **SHOWN,
+        ),
+        Unit(
+            "u-own", "own", images=IMAGES, target=IMAGES[3], query="own/q", texts=("A dog.",), text_ids=("t",),
+            asked=EVERY_KIND, **SHOWN,
         ),
         Unit(
             "u-repeat", "repeat", images=IMAGES, query="q", texts=("A dog.",), text_ids=("t",), of="u-x", like="retrieve",

@@ -47,7 +47,7 @@ class HtmlReader(HTMLParser):
         self.text = ""
         self._form: Posting | None = None
         self._inside: list[str] = []
-        self._area = ""
+        self._area = self._select = ""
         self._problem = False
         self.feed(text)
 
@@ -62,6 +62,13 @@ class HtmlReader(HTMLParser):
                 self._form.offered.setdefault(name, []).append(value)
             if given.get("type") not in ("radio", "checkbox") or "checked" in given:
                 self._form.fields.setdefault(name, []).append(value)
+        elif tag == "select" and self._form:
+            self._form.fields.setdefault(given["name"], []).append("")
+            self._select = given["name"]
+        elif tag == "option" and self._form:
+            self._form.offered.setdefault(self._select, []).append(given["value"])
+            if "selected" in given:
+                self._form.fields[self._select][-1] = given["value"]
         elif tag == "textarea":
             self._area = given.get("name", "kept")
             if self._form:
@@ -92,7 +99,7 @@ class HtmlReader(HTMLParser):
             self._form.fields[self._area] = [self._form.fields[self._area][0] + data]
         elif self._problem and data.strip():
             self.problems.append(data.strip())
-        elif self._inside[-1:] == ["h1"]:
+        elif "h1" in self._inside:
             self.headline += data
 
     def form(self, ending: str = "") -> Posting:

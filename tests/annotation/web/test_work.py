@@ -8,6 +8,7 @@ import pytest
 
 from ctxr.annotation.records import Unit
 from ctxr.errors import CtxrError
+from tests.annotation.crowd_units import OWN_ANSWER
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, opened
 from tests.annotation.web.reading import read
@@ -35,6 +36,34 @@ def test_a_choice_is_made_without_a_script_and_stored(
     (answer,) = crowd.site.journal.answers()
     assert (answer.unit, answer.worker, answer.values[field]) == (UNITS[task].id, crowd.worker("ada"), stored)
     assert read(sent).headline == "Done for now, thank you"
+
+
+def test_fields_of_every_kind_are_filled_in_without_a_script_and_stored(make_crowd: MakeCrowd) -> None:
+    crowd, visitor, page = opened(make_crowd, UNITS["own"])
+    form, text = page.form(), visitor.get(page.form().action).text
+    assert not [image for image in IMAGES if image in text]
+    keys = list(dict.fromkeys(form.offered["shown"]))[1:]
+    filled = {
+        "look": "b", "many": ["a", "c"], "good": "-1", "spot": ["25", "100"], "area": ["33.33", "0", "66.67", "100"],
+        "rank": ["c", "a", "b"], "shown": keys[::-1], "why": "it\r\nsits",
+    }  # fmt: skip
+    refused = form.send(
+        visitor, **{**filled, "spot": ["25.5", ""], "area": ["50", "0", "60", "100"], "rank": ["c", "a", "a"]}
+    )
+    assert (refused.status_code, crowd.site.journal.answers(), len(read(refused).problems)) == (422, [], 3)
+    again = read(refused).form()
+    assert [again.fields[name] for name in ("spot", "area", "rank")] == [
+        ["25.5", ""],
+        ["50", "0", "60", "100"],
+        ["c", "a", "a"],
+    ]
+    assert again.fields["shown"] == keys[::-1]
+    sent = again.send(visitor, **filled)
+    (answer,) = crowd.site.journal.answers()
+    assert answer.values == {**OWN_ANSWER, "shown": IMAGES[::-1], "why": ("it\nsits",)}
+    assert read(sent).headline == "Done for now, thank you"
+    given = visitor.get("/answers").text
+    assert all(words in given for words in ("Beta", "Alpha, Gamma", "Gamma, Alpha, Beta", "Image 10, Image 9"))
 
 
 @pytest.mark.parametrize("task", UNITS)

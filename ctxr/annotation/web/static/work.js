@@ -1,5 +1,6 @@
 // Keys, zoom and checks while typing. Every form works without it.
 import { count } from "./count.js";
+import "./marks.js";
 import * as near from "./near.js";
 import { tell } from "./problems.js";
 
@@ -131,4 +132,4 @@ form.addEventListener("submit", async (event) => {
   tell([form.dataset.away]);
 });
 addEventListener("pageshow", () => delete form.dataset.sent);
-if (matchMedia("(hover: hover)").matches) document.querySelector(".answer textarea")?.focus({ preventScroll: true });
+if (matchMedia("(hover: hover)").matches && !form.querySelector(":scope > .choice")) document.querySelector(".answer textarea")?.focus({ preventScroll: true });
