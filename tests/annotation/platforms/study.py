@@ -10,7 +10,7 @@ import pytest
 
 from ctxr.annotation.artifacts import read_tasks
 from ctxr.annotation.config import ExportTasks, ImportAnswers
-from ctxr.annotation.forms import Choice, Pick, Write
+from ctxr.annotation.forms import Choice, Mark, Order, Pick, Scale, Write, percents_of, place_of
 from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
@@ -70,7 +70,41 @@ def said(unit: Unit, identity: str) -> Values:
                 values[field.name] = tuple(value for place, value in enumerate(apart) if place in (0, chance[2] % 5))
             else:
                 values[field.name] = (options[chance[0] % len(options)],)
+        elif isinstance(field, Scale):
+            values[field.name] = (str(field.low + chance[0] % (1 + field.high - field.low)),)
+        elif isinstance(field, Mark):
+            left, top, width, height = (1 + 49 * part / 255 for part in chance[:4])
+            values[field.name] = (place_of([left, top, width, height][: 4 if field.box else 2]),)
+        elif isinstance(field, Order):
+            options = [option.value for option in task_of(unit).render(unit, unit.images).options(field)]
+            values[field.name] = tuple(sorted(options, key=lambda option: digest(3, option, unit.id, identity)))
     return values
+
+
+OWN = """
+title = "Look"
+instruction = ["Say what you see."]
+about = "{about}"
+votes = 3
+field = [
+  {{ name = "look", kind = "choice", legend = "Which?", options = ["a", {{ value = "b", label = "<Beta>" }}] }},
+  {{ name = "many", kind = "several", legend = "Which?", options = ["a", "b & c", "d"] }},
+  {{ name = "good", kind = "scale", legend = "How good?", low = -2, high = 3 }},
+  {{ name = "why", kind = "text", legend = "Why?" }},
+  {{ name = "rank", kind = "order", legend = "First?", options = ["x", {{ value = "y", label = "Ypsilon" }}, "z"] }},
+  {more}
+]
+"""
+MARKS = '{ name = "spot", kind = "point", legend = "Where?" }, { name = "area", kind = "box", legend = "All?", optional = true }'
+SHOWN = '{ name = "shown", kind = "order", legend = "Which picture first?" }'
+OWN_MORE = {"image": MARKS, "query": f"{MARKS}, {SHOWN}", "set": SHOWN}
+
+
+def own_file(workdir: Path, about: str) -> str:
+    """A task of one's own with fields of every kind that fits what it is about."""
+    file = workdir / f"own-{about}.toml"
+    file.write_text(OWN.format(about=about, more=OWN_MORE[about]).replace("\n  {", " {").replace("\n]", "]"))
+    return str(file)
 
 
 PSEUDONYM = ("ctxr.annotation.platforms.arrivals.pseudonym", "ctxr.annotation.journal.identities.pseudonym")
@@ -100,7 +134,7 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
         image_base="" if backend in ("local", "prolific") else BASE,
         server="https://crowd.example.org" if backend == "prolific" else "",
         raters=2 if task == "tag" else 0,
-        out=workdir / "tasks" / (task if backend == "local" else f"{task}-{backend}"),
+        out=workdir / "tasks" / (Path(task).stem if backend == "local" else f"{Path(task).stem}-{backend}"),
     )
     if task == "retrieve":
         return replace(base, input=workdir / "dataset")
@@ -134,7 +168,7 @@ def write_candidates(workdir: Path) -> Path:
 def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]:
     """Everybody works on the journal until nothing is left."""
     run(options(workdir, task))
-    tasks = read_tasks(workdir / "tasks" / task)
+    tasks, name = read_tasks(options(workdir, task).folder()), "own" if task.endswith(".toml") else task
     (workdir / "crowd").mkdir(exist_ok=True)
     journal = open_journal(workdir / "crowd" / "answers.sqlite", tasks.units, tasks.sets.values(), tasks.protocol)
     done, now, rested = [], START, 0
@@ -142,7 +176,7 @@ def work_locally(workdir: Path, task: str, backend: str = "local") -> list[Done]
         journal.enrol(person(identity), "local", now)
     while rested < len(WORKERS):
         for identity in WORKERS:
-            lease = journal.lease(person(identity), now, [task])
+            lease = journal.lease(person(identity), now, [name])
             if not isinstance(lease, Lease):
                 rested += 1
                 continue
@@ -203,8 +237,37 @@ def labelled(folder: Path, done: list[Done]) -> str:
 
 def _regions(one: Done, order: Sequence[str]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
-    for field in task_of(one.unit).render(one.unit, one.unit.images).fields:
+    form = task_of(one.unit).render(one.unit, order)
+    for field in form.fields:
         given = one.values[field.name]
+        if isinstance(field, Mark):
+            sides = zip(("x", "y", "width", "height"), map(float, percents_of(given[0])), strict=False)
+            more = {"rotation": 0} if field.box else {"width": 0.6}
+            region = {
+                "original_width": 64,
+                "original_height": 48,
+                "image_rotation": 0,
+                "value": {**more, **dict(sides)},
+            }
+            kind = "rectangle" if field.box else "keypoint"
+            found.append(
+                {"id": "m", "from_name": field.name, "to_name": "image_1", "type": kind, "origin": "manual"} | region
+            )
+            continue
+        if isinstance(field, Order):
+            labels = {option.value: option.label for option in form.options(field)}
+            found += [
+                {
+                    "id": "o",
+                    "from_name": f"{field.name}-{place}",
+                    "to_name": "image_1",
+                    "type": "choices",
+                    "origin": "manual",
+                }
+                | {"value": {"choices": [labels[value]]}}
+                for place, value in enumerate(given, 1)
+            ]
+            continue
         if isinstance(field, Write):
             value: dict[str, object] = {"text": list(given)}
         elif isinstance(field, Pick):

@@ -1,5 +1,7 @@
 """What holds for every backend: out, answered, in again gives the judgments that the answers are worth, byte for byte."""
 
+import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,6 +71,71 @@ def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
         report = run(config)
         assert (report.up_to_date, report.new, report.again) == (True, 0, len(done)), backend
         assert study.files_of(config.folder()) == before, backend
+
+
+@pytest.mark.parametrize("about", ["image", "set", "query"])
+def test_answers_to_own_fields_come_back_from_every_backend_as_they_were_given(
+    about: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    task = study.own_file(workdir, about)
+    done = study.work_locally(workdir, task)
+    given = {(one.unit.id, study.person(one.identity)): one.values for one in done}
+    assert len(given) == len(done) == 3 * len({one.unit.id for one in done}) > 0
+    for backend in BACKENDS:
+        config = study.deliver(workdir, task, backend, done)
+        report = run(config)
+        assert (report.new, report.refused) == (len(done), 0), backend
+        assert {(one.unit, one.worker): one.values for one in read_judgments(config.folder()).answers} == given
+        assert run(config).up_to_date
+
+
+HOSTILE = {
+    '"x": 1e309': "unreadable",
+    '"x": "12"': "unreadable",
+    '"x": null': "not_marked",
+    '"x": -3': "not_marked",
+    '"x": 100.01': "not_marked",
+    '"x": 1e300': "not_marked",
+    '"x": 10, "rotation": 12.5': "not_marked",
+}
+
+
+@pytest.mark.parametrize("place", HOSTILE)
+def test_a_place_outside_the_picture_is_refused_alone(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    task = study.own_file(workdir, "image")
+    done = study.work_locally(workdir, task)
+    config = study.deliver(workdir, task, "label-studio", done)
+    assert config.file
+    text = config.file.read_text(encoding="utf-8")
+    config.file.write_text(
+        re.sub(r'"type": "keypoint"(.*?)"x": [0-9.]+', rf'"type": "keypoint"\1{place}', text, count=1)
+    )
+    assert config.file.read_text(encoding="utf-8") != text
+    report = run(config)
+    assert (report.new, report.reasons) == (len(done) - 1, {HOSTILE[place]: 1})
+
+
+def test_two_places_for_one_field_are_refused_alone_and_nan_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir = study.make_project(tmp_path, monkeypatch)
+    task = study.own_file(workdir, "image")
+    done = study.work_locally(workdir, task)
+    config = study.deliver(workdir, task, "label-studio", done)
+    assert config.file
+    text = config.file.read_text(encoding="utf-8")
+    rows = json.loads(text)
+    regions = rows[0]["annotations"][0]["result"]
+    regions += [one for one in regions if one["type"] == "rectangle"]
+    config.file.write_text(json.dumps(rows))
+    assert run(config).reasons == {"not_marked": 1}
+    config.file.write_text(re.sub(r'"x": [0-9.]+', '"x": NaN', text, count=1))
+    with pytest.raises(DataError, match=config.file.name):
+        run(config)
 
 
 def test_a_talk_comes_from_our_own_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def instructions(walk: Walk) -> Iterator[None]:
     with walk.served(texts=read_texts(None)) as made:
         walk.invited(made)
         for task in NAMES:
-            if task != "repeat":
+            if task not in ("repeat", "own"):  # which say themselves what they ask
                 walk.go(f"/instructions/{task}")
                 expect(walk.tab.locator("blockquote").first).to_be_visible()
                 yield
@@ -323,7 +323,7 @@ def review(walk: Walk) -> Iterator[None]:
         yield
 
 
-TASKS = ("describe", "retrieve", "tag", "entail", "review")
+TASKS = ("describe", "retrieve", "tag", "entail", "review", "own")
 TRANSLATED: dict[str, Way] = {
     "sign in": sign_in,
     "invitation": invitation,
@@ -343,7 +343,16 @@ TRANSLATED: dict[str, Way] = {
 ENGLISH: dict[str, Way] = {"run": running, "sets": review}
 """Ways through the pages of those who run a study, and of those who review sets, which are in English for all."""
 
-ALONE = ("work: retrieve", "work: tag", "work: entail", "work: review", "work: describe", "dialogue", "exit")
+ALONE = (
+    "work: retrieve",
+    "work: tag",
+    "work: entail",
+    "work: review",
+    "work: describe",
+    "work: own",
+    "dialogue",
+    "exit",
+)
 """Ways that see one page in several states; the others see several pages."""
 
 WAYS = [(language, way) for way in TRANSLATED for language in ("en", "ar")] + [("en", way) for way in ENGLISH]

@@ -34,7 +34,6 @@ for (const field of document.querySelectorAll(".mark")) {
     for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, () => (start = null));
   }
   field.addEventListener("input", show);
-  field.querySelector(".how").hidden = false;
   show();
 }
 
