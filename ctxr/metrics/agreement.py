@@ -212,6 +212,9 @@ def by_units(
 MOST_UNITS = 5000
 """Of more, `distance_alpha` draws so many: it compares every two."""
 
+BLOCK = 10**6
+"""Votes times units of a block in which it does."""
+
 
 def distance_alpha(
     units: Column, values: Doubles, distance: Distance, rng: np.random.Generator, resamples: int = 1000
@@ -230,7 +233,7 @@ def distance_alpha(
     rows = np.flatnonzero(np.isin(codes, several))
     rows = rows[np.argsort(codes[rows], kind="stable")]
     _, starts, sizes = np.unique(codes[rows], return_index=True, return_counts=True)
-    values, size, step = values[rows], len(starts), max(1, 10**6 // len(rows))
+    values, size, step = values[rows], len(starts), max(1, BLOCK // len(rows))
     between = np.empty((size, size))  # the sum of the differences between the votes of every two units
     for begin in range(0, size, step):
         end, first = min(size, begin + step), starts[begin]

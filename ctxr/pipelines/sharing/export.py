@@ -45,6 +45,7 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT
 from ctxr.store.paths import without_folder
 from ctxr.store.records import Source
+from ctxr.store.tables import write_table
 
 CARD = "README.md"
 """Name of the dataset card, the one file of an export that people edit."""
@@ -215,9 +216,11 @@ class _ExportStage(Stage[Inputs]):
         written = WRITERS[options.to](job)
         # votes on dropped descriptions do not name their split
         hidden = options.hide_test or options.to == "imagecode"
-        figures = prove(
-            without_test_answers(dataset) if hidden else dataset, source / (DROPPED if not hidden else ""), out
-        )
+        shown = without_test_answers(dataset) if hidden else dataset
+        figures = prove(shown, source / (DROPPED if not hidden else ""), out)
+        if "own" in shown.payloads and "own" not in written.kept:  # a table of its own in every format
+            write_table(out / "own.jsonl", shown.payloads["own"])
+            written.kept = (*written.kept, "own")
         written.left_out += [
             f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
             for name, rows in dataset.payloads.items()
