@@ -97,7 +97,8 @@ class Scale(msgspec.Struct, frozen=True, tag=True):
     @property
     def options(self) -> tuple[Option, ...]:
         """An option for each number."""
-        return tuple(Option(str(step), str(step)) for step in range(self.low, self.high + 1))
+        notes = {self.high: self.high_label, self.low: self.low_label}
+        return tuple(Option(str(step), str(step), notes.get(step, "")) for step in range(self.low, self.high + 1))
 
 
 class Mark(msgspec.Struct, frozen=True, tag=True):
@@ -116,18 +117,14 @@ class Mark(msgspec.Struct, frozen=True, tag=True):
         numbers = [int(part.replace(".", "")) for part in parts if re.fullmatch(r"[01]\.[0-9]{4}", part)]
         if len(numbers) != len(parts) or len(parts) != (4 if self.box else 2):
             return False
-        starts, sizes = numbers[:2], numbers[2:] or [0, 0]
-        inside = all(start + size <= 10000 for start, size in zip(starts, sizes, strict=True))
+        sizes = numbers[2:] or (0, 0)
+        inside = max(numbers[0] + sizes[0], numbers[1] + sizes[1]) <= 10000
         return inside and (not self.box or all(sizes))
 
 
 def place_of(percents: Sequence[str | float]) -> str:
     """The value of a `Mark` from percent of the picture: x and y, and of a box its width and height. Edges are rounded, so a box stays
-    within the picture. What is no number is left as it is, which no mark `holds`.
-
-    >>> place_of(["12.345678", "50"]), place_of([33.33333, 0, 66.66667, 100]), place_of(["1", ""])
-    ('0.1235,0.5000', '0.3333,0.0000,0.6667,1.0000', '1,')
-    """
+    within the picture. What is no number is left as it is, and no mark `holds` it."""
     try:
         numbers = [float(one) for one in percents]
         starts = [round(start * 100) for start in numbers[:2]]
@@ -139,11 +136,7 @@ def place_of(percents: Sequence[str | float]) -> str:
 
 
 def percents_of(place: str) -> tuple[str, ...]:
-    """What `place_of` was given.
-
-    >>> percents_of("0.1235,0.5000"), percents_of("1,")
-    (('12.35', '50'), ('1', ''))
-    """
+    """What `place_of` was given."""
     parts = place.split(",")
     is_place = all(re.fullmatch(r"-?[0-9]+\.[0-9]{4}", part) for part in parts)
     return tuple(f"{100 * float(part):.2f}".rstrip("0").rstrip(".") for part in parts) if is_place else tuple(parts)

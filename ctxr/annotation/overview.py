@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.confirmation import leaving, leaving_notes, unconfirmed_note
 from ctxr.annotation.cost import FORECAST
-from ctxr.annotation.forms import PROBLEM, Choice
+from ctxr.annotation.forms import PROBLEM, Choice, Mark, Order
 from ctxr.annotation.journal.journal import Journal
 from ctxr.annotation.journal.results import Overview, SeenWorker
 from ctxr.annotation.journal.worker_state import pool_of
@@ -70,13 +70,15 @@ def seen_workers(journal: Journal, answered: AggregatedAnswers, names: Mapping[s
 
 
 def said(unit: Unit, answer: Answer) -> Iterator[str]:
-    """What was chosen and written, as the worker's page calls it, without images; of a talk, its messages."""
-    fields = [field for field in task_of(unit).render(unit, answer.order).asked if isinstance(field, Choice)]
+    """What was chosen and written, as the worker's page calls it, without images and places on them; of a talk, its messages."""
+    asked = task_of(unit).render(unit, answer.order).asked
+    marks = {field.name for field in asked if isinstance(field, Mark)}
+    fields = [field for field in asked if isinstance(field, Choice | Order)]
     labels = {(field.name, option.value): option.label for field in fields for option in field.options}
     for name, values in answer.values.items():
         if name == dialogue.FIELD:
             yield from (turn.text for turn in dialogue.turns_of(answer.values) if turn.text)
-        elif name != dialogue.PAIR:
+        elif name != dialogue.PAIR and name not in marks:
             yield from (labels.get((name, value), value) for value in values if value not in unit.images)
 
 

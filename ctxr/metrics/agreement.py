@@ -209,47 +209,34 @@ def by_units(
     return PairedVotes(votes, level).drawn(rng, resamples, workers=workers)
 
 
-MOST_UNITS = 5000
+MOST_UNITS = 1000
 """Of more, `distance_alpha` draws so many: it compares every two."""
-
-BLOCK = 10**6
-"""Votes times units of a block in which it does."""
 
 
 def distance_alpha(
     units: Column, values: Doubles, distance: Distance, rng: np.random.Generator, resamples: int = 1000
 ) -> Agreement:
-    """Krippendorff's alpha of votes that are rows of numbers [N, D], with any difference, and an interval over units.
-
-    Args:
-        distance: the differences [N, M] of rows [N, D] and [M, D], 0 for equal ones.
-    """
+    """Krippendorff's alpha of votes that are rows of numbers [N, D], with an interval over units; `distance` gives the differences [N, M]
+    of rows [N, D] and [M, D], 0 for equal ones."""
     codes = factorise(units).codes
     several = np.flatnonzero(np.bincount(codes) >= 2)
     if not several.size:
         return Agreement(None, 0, 0, NO_PAIR)
-    if len(several) > MOST_UNITS:
-        several = np.sort(rng.choice(several, MOST_UNITS, replace=False))
+    several = np.sort(rng.permutation(several)[:MOST_UNITS])
     rows = np.flatnonzero(np.isin(codes, several))
     rows = rows[np.argsort(codes[rows], kind="stable")]
     _, starts, sizes = np.unique(codes[rows], return_index=True, return_counts=True)
-    values, size, step = values[rows], len(starts), max(1, BLOCK // len(rows))
-    between = np.empty((size, size))  # the sum of the differences between the votes of every two units
-    for begin in range(0, size, step):
-        end, first = min(size, begin + step), starts[begin]
-        rows_of = distance(values[first : starts[end] if end < size else None], values)
-        between[begin:end] = np.add.reduceat(
-            np.add.reduceat(rows_of, starts, axis=1), starts[begin:end] - first, axis=0
-        )
-    draws = rng.integers(0, size, (resamples, size))
-    weights = np.stack([np.ones(size), *(np.bincount(draw, minlength=size) for draw in draws)])
+    # the sum of the differences between the votes of every two units [U, U], and how often each unit counts [1 + resamples, U]
+    between = np.add.reduceat(np.add.reduceat(distance(values[rows], values[rows]), starts, axis=0), starts, axis=1)
+    draws = rng.integers(0, len(starts), (resamples, len(starts)))
+    weights = np.stack([np.ones(len(starts)), *(np.bincount(draw, minlength=len(starts)) for draw in draws)])
     expected, observed = ((weights @ between) * weights).sum(axis=1), weights @ (between.diagonal() / (sizes - 1))
-    found = np.where(expected > 0, 1 - (weights @ sizes - 1) * observed / np.where(expected > 0, expected, 1), np.nan)
-    if np.isnan(found[0]):
-        return Agreement(None, size, len(rows), NO_VARIATION)
-    agreement, defined = Agreement(float(found[0]), size, len(rows)), found[1:][~np.isnan(found[1:])]
-    low, high = percentiles(defined) if defined.size else (None, None)
-    return replace(agreement, low=low, high=high, resamples=len(defined))
+    counted = expected > 0
+    found = 1 - (weights @ sizes - 1)[counted] * observed[counted] / expected[counted]
+    if not counted[0]:
+        return Agreement(None, len(starts), len(rows), NO_VARIATION)
+    low, high = percentiles(found[1:]) if len(found) > 1 else (None, None)
+    return Agreement(float(found[0]), len(starts), len(rows), None, low, high, len(found) - 1)
 
 
 def percentiles(values: Doubles) -> Limits:

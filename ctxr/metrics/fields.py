@@ -39,7 +39,8 @@ def beyond_overlap(one: Doubles, other: Doubles) -> Doubles:
 
 def discordance(one: Doubles, other: Doubles) -> Doubles:
     """The share of pairs of options that stand in another order (Kendall's tau distance), of those that both rank."""
-    left, right = (np.sign(_differences(ranks)) for ranks in (one, other))
+    first, second = np.triu_indices(one.shape[1], 1)
+    left, right = (np.nan_to_num(np.sign(ranks[:, first] - ranks[:, second])) for ranks in (one, other))
     both = np.abs(left) @ np.abs(right).T
     return (both - left @ right.T) / (2 * np.maximum(both, 1))  # type: ignore[no-any-return]
 
@@ -51,12 +52,6 @@ def masi_distance(one: Doubles, other: Doubles) -> Doubles:
     nested = (common == sizes[0]) | (common == sizes[1])
     overlap = common / np.maximum(union, 1) * np.where(nested, 2 / 3, 1 / 3)
     return np.where(common == union, 0.0, 1 - overlap)
-
-
-def _differences(ranks: Doubles) -> Doubles:
-    """The differences of every two ranks [N, P], 0 with one that is missing."""
-    first, second = np.triu_indices(ranks.shape[1], 1)
-    return np.nan_to_num(ranks[:, first] - ranks[:, second])
 
 
 def _commonest(votes: Doubles) -> Doubles:
@@ -75,19 +70,11 @@ def _by_mean_rank(votes: Doubles) -> Doubles:
     return np.where(np.isnan(means), np.nan, means.argsort(kind="stable").argsort(kind="stable"))
 
 
-def _median(votes: Doubles) -> Doubles:
-    return np.median(votes, axis=0)
-
-
-def _by_most(votes: Doubles) -> Doubles:
-    return np.where(votes.mean(axis=0) > 0.5, 1.0, 0.0)
-
-
 KINDS: Mapping[str, FieldKind] = {
     "choice": FieldKind(masi_distance, _commonest),
-    "several": FieldKind(masi_distance, _by_most),
-    "scale": FieldKind(euclidean, _median, 2),
-    "point": FieldKind(euclidean, _median, 2),
+    "several": FieldKind(masi_distance, lambda votes: np.where(votes.mean(axis=0) > 0.5, 1.0, 0.0)),
+    "scale": FieldKind(euclidean, lambda votes: np.median(votes, axis=0), 2),
+    "point": FieldKind(euclidean, lambda votes: np.median(votes, axis=0), 2),
     "box": FieldKind(beyond_overlap, _middle_box),
     "order": FieldKind(discordance, _by_mean_rank),
 }

@@ -25,7 +25,7 @@ EVERY_KIND = OwnQuestions(
         Write("why", "Why?", most_characters=40, optional=True),
     ),
 )
-OWN_ANSWER: Mapping[str, tuple[str, ...]] = {
+OWN_ANSWER: dict[str, tuple[str, ...]] = {
     "look": ("b",),
     "many": ("a", "c"),
     "good": ("-1",),

@@ -316,11 +316,13 @@ def _place_name(field: Order, place: int) -> str:
 def _add_control(view: Element, field: Field, on: str, sheet: RaterSheet) -> None:
     SubElement(view, "Header", value=field.legend, size="4")
     needed = {} if getattr(field, "optional", False) else {"required": "true", "requiredMessage": field.legend}
-    shared = {"name": field.name, "toName": on}
+    shared, note = {"name": field.name, "toName": on}, getattr(field, "note", "")
+    if note and not isinstance(field, Write):
+        SubElement(view, "Header", value=note, size="5")
     if isinstance(field, Write):
         look = {"rows": "4", "maxSubmissions": "1", "editable": "true"}
-        note = {"placeholder": field.note} if field.note else {}
-        SubElement(view, "TextArea", {**shared, **look, **note, **needed})
+        hint = {"placeholder": note} if note else {}
+        SubElement(view, "TextArea", {**shared, **look, **hint, **needed})
     elif isinstance(field, Pick):
         group = SubElement(view, "Choices", {**shared, "choice": "single-radio", "showInline": "true", **needed})
         for position in range(1, len(sheet.order) + 1):
@@ -334,6 +336,7 @@ def _add_control(view: Element, field: Field, on: str, sheet: RaterSheet) -> Non
         options = sheet.form.options(field)
         for place in range(len(options)):
             look = {"name": _place_name(field, place), "layout": "select"}
+            SubElement(view, "Header", value=f"{place + 1}", size="5")
             group = SubElement(view, "Choices", {**shared, **look, **needed})
             for option in options:
                 SubElement(group, "Choice", {"value": option.label})

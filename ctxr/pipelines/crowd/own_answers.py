@@ -94,7 +94,8 @@ def field_answers(asked: Asked, votes: Sequence[FieldVote]) -> Iterator[FieldAns
             numbers = _numbers(field, own)
             found = KINDS[kind].answer(numbers)
             answer = _values(field, unit, found)
-            spread = round(float(KINDS[kind].distance(numbers, found[None]).mean()), 4) if answer else None
+            apart = float(KINDS[kind].distance(numbers, found[None]).mean())
+            spread = None if np.isnan(apart) else round(apart, 4)
             mean = round(float(numbers.mean()), 4) if kind == "scale" else None
         query = unit.query.partition("/")[2] if unit.query else None
         image = unit.images[0] if len(unit.images) == 1 and not query else None

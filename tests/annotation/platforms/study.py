@@ -237,7 +237,7 @@ def labelled(folder: Path, done: list[Done]) -> str:
 
 def _regions(one: Done, order: Sequence[str]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
-    form = task_of(one.unit).render(one.unit, order)
+    form = task_of(one.unit).render(one.unit, tuple(order))
     for field in form.fields:
         given = one.values[field.name]
         if isinstance(field, Mark):

@@ -43,7 +43,7 @@ def test_fields_of_every_kind_are_filled_in_without_a_script_and_stored(make_cro
     form, text = page.form(), visitor.get(page.form().action).text
     assert not [image for image in IMAGES if image in text]
     keys = list(dict.fromkeys(form.offered["shown"]))[1:]
-    filled = {
+    filled: dict[str, str | list[str]] = {
         "look": "b", "many": ["a", "c"], "good": "-1", "spot": ["25", "100"], "area": ["33.33", "0", "66.67", "100"],
         "rank": ["c", "a", "b"], "shown": keys[::-1], "why": "it\r\nsits",
     }  # fmt: skip
