@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import ctxr
+from ctxr.datasets.open import read_dataset
 from ctxr.synthetic.world.footage import WorldConfig, write_world
 from tests.drawn import LOADER, load_drawn
 from tests.pipelines.world_dataset import write_world_dataset
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+OWN_TASK = "rate_photos.toml"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SHOWS = {
     "build_sets.py": "report.html",
@@ -46,7 +49,17 @@ def test_an_example_runs(
 
 
 def test_there_are_no_other_examples() -> None:
-    assert {one.name for one in EXAMPLES.iterdir() if one.suffix} == {*SHOWS, *(one.name for one in NOTEBOOKS)}
+    assert {one.name for one in EXAMPLES.iterdir() if one.suffix} == {
+        *SHOWS,
+        OWN_TASK,
+        *(one.name for one in NOTEBOOKS),
+    }
+
+
+def test_the_task_of_ones_own_is_exported_with_a_unit_for_each_image(project: Path) -> None:
+    report = ctxr.export_tasks(str(EXAMPLES / OWN_TASK), input=Path("work/dataset"))
+    images = {image for one in read_dataset(Path("work/dataset")).sets for image in one.images}
+    assert (report.tasks, report.units, report.votes) == (Path("work/tasks/rate_photos"), len(images), 3 * len(images))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda one: one.name)

@@ -77,12 +77,15 @@ def test_alpha_of_a_distance_is_nominal_alpha_of_choices_and_interval_alpha_of_n
     rng = np.random.default_rng(2)
     units, workers = np.repeat(np.arange(30), 3), np.tile(np.arange(3), 30)
     picked = rng.integers(0, 4, 90)
-    found = distance_alpha(units, np.eye(4, dtype=np.float64)[picked], masi_distance, rng, 50)
+    found = distance_alpha(units, (picked[:, None] == np.arange(4)).astype(np.float64), masi_distance, rng, 50)
     assert found.value == pytest.approx(alpha(gather(units, workers, picked)).value)
     assert found.low is not None
     assert found.high is not None
     assert found.low < (found.value or 0) < found.high
-    numbers = distance_alpha(units, picked[:, None] * 1.0, lambda a, b: euclidean(a, b) ** 2, rng, 0)
+    rows = picked[:, None].astype(np.float64)
+    numbers = distance_alpha(units, rows, KINDS["scale"].distance, rng, 0)
+    assert numbers.value == pytest.approx(slow_alpha([str(unit) for unit in units], rows, euclidean))
+    numbers = distance_alpha(units, rows, lambda one, other: euclidean(one, other) ** 2, rng, 0)
     assert numbers.value == pytest.approx(alpha(gather(units, workers, picked), "interval").value)
 
 
