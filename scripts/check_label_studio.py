@@ -14,7 +14,7 @@ from defusedxml import ElementTree as SafeTree
 
 
 def annotation(config: str) -> dict[str, Any]:
-    """A made-up answer to a configuration: the first choice of each group, a text in each area."""
+    """A made-up answer to a configuration: the first choice of each group, a text in each area, places on pictures."""
     found: list[dict[str, Any]] = []
     for tag in SafeTree.fromstring(config).iter():
         if tag.tag == "Choices":
@@ -22,6 +22,9 @@ def annotation(config: str) -> dict[str, Any]:
             value: dict[str, Any] = {"choices": [first.get("alias") or first.get("value")]}
         elif tag.tag == "TextArea":
             value = {"text": ["A red cup beside the door."]}
+        elif tag.tag in ("KeyPoint", "Rectangle"):
+            value = {"x": 10.0, "y": 20.5, "width": 0.6 if tag.tag == "KeyPoint" else 30.0}
+            value |= {"height": 40.0, "rotation": 0} if tag.tag == "Rectangle" else {}
         else:
             continue
         name, on = tag.get("name"), tag.get("toName")
