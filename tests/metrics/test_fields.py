@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ctxr.metrics.agreement import Agreement, alpha, distance_alpha, masi
+from ctxr.metrics.agreement import NO_PAIR, NO_VARIATION, Agreement, alpha, distance_alpha, masi
 from ctxr.metrics.fields import KINDS, Distance, discordance, euclidean, masi_distance
 from ctxr.metrics.votes import Doubles, gather
 
@@ -91,9 +91,9 @@ def test_alpha_of_a_distance_is_nominal_alpha_of_choices_and_interval_alpha_of_n
 
 def test_alpha_says_why_there_is_none_and_1_where_all_agree() -> None:
     rng, points = np.random.default_rng(0), np.array([[0.1, 0.1], [0.5, 0.5]])
-    assert distance_alpha(["a", "b"], points, euclidean, rng) == Agreement(None, 0, 0, "no unit with two votes")
+    assert distance_alpha(["a", "b"], points, euclidean, rng) == Agreement(None, 0, 0, NO_PAIR)
     same = distance_alpha(["a", "a"], points[[0, 0]], euclidean, rng)
-    assert (same.value, same.reason) == (None, "no variation")
+    assert (same.value, same.reason) == (None, NO_VARIATION)
     assert distance_alpha([*"aabb"], points[[0, 0, 1, 1]], euclidean, rng).value == 1.0
 
 

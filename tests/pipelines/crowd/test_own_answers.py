@@ -12,7 +12,7 @@ from ctxr.annotation.artifacts import AggregatedAnswers, read_judgments
 from ctxr.annotation.records import Answer
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
-from ctxr.metrics.agreement import alpha, masi_alpha
+from ctxr.metrics.agreement import NO_PAIR, NO_VARIATION, alpha, masi_alpha
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.crowd.own_answers import OwnResults, own_results
 from ctxr.store.records import FieldAnswer
