@@ -98,11 +98,7 @@ def test_alpha_goes_by_the_kind_of_field() -> None:
     assert rows["look"]["value"] == pytest.approx(alpha(gather(units, workers, [*"aabc"])).value)
     assert rows["good"]["value"] == pytest.approx(alpha(gather(units, workers, [-1, 3, 2, 2]), "ordinal").value)
     assert rows["many"]["value"] == pytest.approx(masi_alpha(units, workers, [["a"], ["a", "b"], ["c"], ["c"]]).value)
-    assert [rows[name]["reason"] for name in ("spot", "shown", "why")] == [
-        "no variation",
-        "no unit with two votes",
-        "–",
-    ]
+    assert [rows[name]["reason"] for name in ("spot", "shown", "why")] == [NO_VARIATION, NO_PAIR, "–"]
     table = results.tables["own"]
     assert [row[1] for row in table.rows] == [field.name for field in EVERY_KIND.fields]
 
@@ -145,6 +141,16 @@ def test_a_study_with_a_file_goes_the_whole_way(about: str, tmp_path: Path, monk
     answers = read_judgments(work / "judgments").answers
     without = sum(one.worker != study.person(blocked) for one in answers)
     assert sum(row.votes for row in fewer) == without * len(fields)
+    # and of whom withdraws nothing is left
+    left = study.person(done[-1].identity)
+    texts = [text[2:50] for one in answers if one.worker == left for text in one.values["why"]]
+    files = [file for name in ("aggregated", "judgments") for file in (work / name).rglob("*.jsonl")]
+    assert texts[0] in "".join(file.read_text(encoding="utf-8") for file in files)
+    ctxr.workers(workdir=work, withdraw=left)
+    ctxr.aggregate(workdir=work, resamples=20, out=work / "aggregated")
+    found = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+    assert left not in found
+    assert not [text for text in texts if text in found]
 
 
 def test_a_file_is_exported_by_the_command_line_and_again_nothing_is_done(
