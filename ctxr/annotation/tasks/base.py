@@ -78,7 +78,10 @@ def _checks(field: Field, form: Form, filled: Sequence[str], missing: bool) -> l
             (len(text) > most, "too_long", too_long(len(text), most)),
             (odd(text), ODD_CHARACTERS.code, _(ODD_CHARACTERS.sentence)),
         ]
-    checks = [(missing, "nothing_chosen", _("Please answer: {what}").format(what=what))]
+    blank_counts = isinstance(field, Mark | Order)  # what a page sends of a place that was left empty
+    checks = [
+        (missing and (blank_counts or not filled), "nothing_chosen", _("Please answer: {what}").format(what=what))
+    ]
     if isinstance(field, Mark):
         outside = many or not all(map(field.holds, filled))
         return [*checks, (outside, "not_marked", _("Please mark a place within the picture: {what}").format(what=what))]

@@ -99,7 +99,7 @@ def codes(**changed: tuple[str, ...]) -> list[str]:
         ("good", ("4",), "not_offered"),
         ("good", ("1.0",), "not_offered"),
         ("good", ("nan",), "not_offered"),
-        ("good", ("",), "nothing_chosen"),
+        ("good", ("",), "not_offered"),
         ("spot", ("0.2500",), "not_marked"),
         ("spot", ("0.2500,1.0001",), "not_marked"),
         ("spot", ("-0.2500,0.5000",), "not_marked"),
