@@ -35,7 +35,7 @@ from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.models.hub import STAND_INS
 from ctxr.pipelines.sharing.config import Export, ExportReport
-from ctxr.pipelines.sharing.figures import as_printed, prove
+from ctxr.pipelines.sharing.figures import TABLES, as_printed, prove
 from ctxr.problems.question import find_learner
 from ctxr.problems.registry import question_about
 from ctxr.problems.runs import Scoring, ScoringOptions, find_runs, run_sources
@@ -45,7 +45,6 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT
 from ctxr.store.paths import without_folder
 from ctxr.store.records import Source
-from ctxr.store.tables import write_table
 
 CARD = "README.md"
 """Name of the dataset card, the one file of an export that people edit."""
@@ -218,11 +217,8 @@ class _ExportStage(Stage[Inputs]):
         hidden = options.hide_test or options.to == "imagecode"
         shown = without_test_answers(dataset) if hidden else dataset
         figures = prove(shown, source / (DROPPED if not hidden else ""), out)
-        if "own" in shown.payloads and "own" not in written.kept:  # a table of its own in every format
-            write_table(out / "own.jsonl", shown.payloads["own"])
-            written.kept = (*written.kept, "own")
         written.left_out += [
-            f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place."
+            f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place but in {TABLES}/."
             for name, rows in dataset.payloads.items()
             if name not in written.kept
         ]

@@ -127,7 +127,7 @@ def test_a_study_with_a_file_goes_the_whole_way(about: str, tmp_path: Path, monk
     assert "own" in report.tables
     people = {study.person(one.identity) for one in done}
     out = export(work / "aggregated", work / "out", "webdataset").export
-    assert read_table(out / "own.jsonl", FieldAnswer) == rows
+    assert read_table(out / "tables" / "own.jsonl", FieldAnswer) == rows
     files = [file for folder in (out, work / "aggregated") for file in folder.rglob("own.jsonl")]
     assert not [name for file in files for name in people if name in file.read_text(encoding="utf-8")]
     # the command line says what it has come to, and a worker who is blocked counts no more
