@@ -38,7 +38,7 @@ def leaving(journal: Journal) -> list[WorkerState]:
 
 
 def ask_to_withdraw(journal: Journal, worker: str, now: datetime) -> None:
-    """Give the worker no more work and count no answer of theirs, until the researcher deletes them."""
+    """Give the worker no more work, and count none of theirs, until the researcher deletes them."""
     if journal.stopped(worker) != WITHDRAWN:
         journal.change(worker, "blocked", "They asked to withdraw.", LEAVER, now)
 

@@ -33,8 +33,7 @@ PICTURES = "pictures"
 
 
 def addresses(image_base: str, images: Mapping[str, Image], key: bytes) -> dict[str, str]:
-    """Address of each picture by image id: the base and its name in the folder `PICTURES`, which says
-    neither its set nor whether it checks the worker."""
+    """Address of each picture by image id; its name in `PICTURES` says neither its set nor whether it is a check."""
     found = {}
     for name, image in images.items():
         digest = hmac.new(key, f"picture\0{name}".encode(), hashlib.sha256).hexdigest()[:24]

@@ -53,7 +53,7 @@ def owed_table(
     rates: dict[str, float] = {}
     given = [*(Earned(one.worker, units[one.unit].task, one.backend, one.seconds) for one in answers), *deleted]
     for task in {one.task for one in given}:
-        # without a plan, the paper's pay, but no less than the minimum for the time that answers took
+        # without a plan, the paper's pay, but at least the minimum for the time of the answers
         times = [one.seconds for one in given if one.task == task and one.seconds is not None]
         seconds = (median(times) if times else 0) or ASSUMED_SECONDS.get(task, 0)
         least = max(ExportTasks(task=task).pay(), math.ceil(floor * seconds / 3600))

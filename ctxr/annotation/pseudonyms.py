@@ -23,8 +23,7 @@ _BYTES = 32
 
 
 def read_key(folder: Path, new: str = "") -> bytes:
-    """The key in `folder/key`; where there is none, made of `new` (hex) or at random, readable to its owner alone. Raises DataError for
-    no key."""
+    """The key in `folder/key`, or else of `new` (hex) or random, for its owner alone. Raises DataError for no key."""
     path = folder / "key"
     with disk_errors(path):
         if not path.is_file():

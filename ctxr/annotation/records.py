@@ -108,7 +108,7 @@ class Answer(Record, frozen=True):
 
     Attributes:
         worker: keyed pseudonym; the platform's id is not stored.
-        values: by the name of the form's field. A picture is named by its image id, never by its place.
+        values: by the name of the form's field. A picture is its image id, never its place.
         order: image ids as they were shown, in the direction of reading.
         slot: which of the unit's votes it is, from 0; decides the order of an unordered set.
         at: when it was submitted, UTC, ISO 8601 with "Z". seconds: from showing to submitting; None if not measured.

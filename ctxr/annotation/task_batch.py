@@ -70,7 +70,7 @@ class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
-    """Units, sets and pictures of several batches under one root; of equal ones the first counts."""
+    """Units, sets and pictures of batches under one root; of equal ones the first counts."""
     merged = merge_roots((batch.root, batch.images.values()) for batch in batches)
     units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
     sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}

@@ -26,8 +26,7 @@ def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | Non
 def describe_units(
     dataset: Dataset, protocol: Protocol, objects: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Unit]:
-    """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2); with `objects`, hints by image id,
-    to talk about, each shown alone."""
+    """`protocol.targets` random targets of each set (section 3.2); with `objects`, hints by image, each shown alone."""
     task: TaskName = "describe" if objects is None else "dialogue"
     limits = AnswerLimits(protocol.least_words, protocol.sameness, protocol.turns_before_share, protocol.language)
     units = []

@@ -41,8 +41,7 @@ class RetrieverPick:
 
 
 def picks_of(answered: AggregatedAnswers) -> list[RetrieverPick]:
-    """Every pick on a description whose target is known, by unit and time; checks of the workers do not count, nor who saw a broken
-    picture."""
+    """Every pick on a description whose target is known, by unit and time, without checks and broken pictures."""
     picks: list[RetrieverPick] = []
     seen: set[str] = set()
     for answer in sorted(answered.answers, key=lambda row: (row.unit, row.at, row.worker)):

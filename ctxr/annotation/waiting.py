@@ -19,8 +19,7 @@ FROM crowd_unit WHERE purpose = 'work' GROUP BY task ORDER BY task
 
 
 def address_to_read(file: Path) -> str:
-    """The address under which SQLite reads a file and writes nothing beside it. Without a write-ahead log, no process has it open for
-    writing, so it is read without locks."""
+    """The address under which SQLite only reads a file: without locks where no write-ahead log shows a writer."""
     mode = "mode=ro" if Path(f"{file}-wal").exists() else "immutable=1"
     return f"{file.absolute().as_uri()}?{mode}"
 

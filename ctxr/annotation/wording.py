@@ -113,14 +113,12 @@ def same_wording(text: str, other: str, sameness: float = PUBLISHED.sameness) ->
 
 
 def without_marks(text: str) -> str:
-    """A text without signs that are no letters of their own: vowel signs and other marks that no letter
-    holds, joiners, zero-width characters and marks of direction."""
+    """A text without vowel signs and marks that no letter holds, joiners, zero-width characters, marks of direction."""
     return "".join(sign for sign in normalize("NFC", text) if category(sign) not in ("Mn", "Mc", "Cf"))
 
 
 @lru_cache(maxsize=20_000)
 def _shape(text: str) -> tuple[tuple[str, ...], frozenset[tuple[str, str, str]]]:
-    """The words of a text, or letters where no spaces tell words apart, and their trigrams; cached, because
-    each text is compared with all others of its worker."""
+    """The words of a text, or letters where no spaces part words, and their trigrams; cached, for many comparisons."""
     words = tuple(_SIGN.findall(without_marks(text).lower()))
     return words, frozenset(zip(words, words[1:], words[2:], strict=False))

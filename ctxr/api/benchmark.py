@@ -95,7 +95,7 @@ class Example:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Benchmark(Sequence[Example]):
-    """Queries for images, by id; `benchmark["valid"]` has those of a split, and a slice some of them.
+    """Queries for images, by id; `benchmark["valid"]` has a split's, and a slice some of them.
 
     Attributes:
         path: where it was read from. dataset, rows: what was read, and the queries; private.

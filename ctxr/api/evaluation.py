@@ -95,8 +95,7 @@ class Results:
         return "\n".join([str(self.table()), *self.notes])
 
     def table(self, name: str = "", split: str = "") -> Table:
-        """A table: by default the summary, or the first one of a split; with a name that of test, or else of the last split. Raises
-        UsageError where there is none."""
+        """A table: by default the summary, or the first of a split, test or the last. Raises UsageError without one."""
         if not name and not split and SUMMARY in self.tables:
             return self.tables[SUMMARY]
         split = split or "".join([one.partition("/")[0] for one in self.tables if "/" in one][-1:])

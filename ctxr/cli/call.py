@@ -29,7 +29,7 @@ from ctxr.engine.units import this_process
 from ctxr.errors import CtxrError, DryRun, UsageError, did_you_mean
 
 _EITHER = re.compile(r"((?:(?:--[a-z]+|an argument)(?:, | or )?)+), whichever the command has")
-"""In hints of functions that several commands call: options and arguments; a command has some of them."""
+"""In hints of functions that several commands call: options and arguments of some of them."""
 
 _SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",), "yes": ("-y",), "quiet": ("-q",), "verbose": ("-v",)}
 _ENVIRONMENT = {"workdir": "CTXR_WORKDIR", "rank": "RANK", "world_size": "WORLD_SIZE"}
@@ -86,7 +86,7 @@ def as_function(
 
 
 def _of_one_process(context: typer.Context) -> dict[str, None]:
-    """Ranks that the environment names, as those of a whole run, where it names one process alone."""
+    """Ranks that the environment names, as of a whole run where it names one process alone."""
     sources = {name: context.get_parameter_source(name) for name in ("rank", "world_size")}
     alone = os.environ.get("WORLD_SIZE") == "1"
     return {name: None for name, source in sources.items() if alone and source and source.name == "ENVIRONMENT"}

@@ -18,7 +18,7 @@ def footage_of(image: Image, source: Source | None) -> str:
 
 
 def matter(row: Decision) -> tuple[str, ...]:
-    """What a decision is about: a set whose images are others, or of other content, is another matter."""
+    """What a decision is about: a set of other images, or of other content, is another one."""
     return row.id, *sorted(f"{image} {content}" for image, content in row.images.items())
 
 

@@ -32,7 +32,7 @@ def merged(turns: Iterable[Turn]) -> list[Turn]:
 
 
 def said_by(turns: Sequence[Turn], user: int | None) -> list[str]:
-    """The messages of one speaker; of both for None, and where nobody is known."""
+    """The messages of one speaker; of both for None, and where the speaker is unknown."""
     return [turn.text for turn in turns if not turn.share and (user is None or turn.user in (user, UNKNOWN))]
 
 
@@ -42,7 +42,7 @@ def sharer_of(dialogue: Dialogue) -> int:
 
 
 def labels_in(description: str) -> tuple[str, ...]:
-    """The object labels of a description; never what precedes them, which names the person to guess.
+    """The object labels of a description, never the words before them, which name a person.
 
     >>> labels_in("The photo has your brother Darwin. Objects in the photo: Dress, Man")
     ('Dress', 'Man')
@@ -71,7 +71,7 @@ class SharedDialogue:
 
 
 def dialogues_of(dataset: Dataset) -> list[SharedDialogue]:
-    """The dialogues with a turn before their photo, by id. Raises DataError where there are none."""
+    """The dialogues with a turn before their photo, by id. Raises DataError for none."""
     homes, rows = {one.id: dataset.split_of(one) for one in dataset.sets}, dataset.payloads.get("dialogues", ())
     talks = [
         SharedDialogue(row.id, homes[dataset.queries[row.id].image_set], tuple(merged(before_share(row))))

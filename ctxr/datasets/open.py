@@ -67,8 +67,7 @@ READERS: tuple[Reader, ...] = (
         imagecode.read_described,
     ),
 )
-"""Every form that is read. The first that finds its files at a path reads it: an export in the form of others lies beside a manifest
-of its own, and a split of COCO beside captions."""
+"""Every form that is read, by the first that finds its files: exports and COCO lie beside files of other forms."""
 
 
 def read_dataset(path: Path, passed: Callable[[], None] = lambda: None) -> Dataset:
@@ -125,8 +124,7 @@ def dataset_identity(path: Path) -> Parent:
 
 
 def identity_of(files: Sequence[Path]) -> Parent:
-    """What the dataset that is made of these files is by content: the artifact's manifest, or the names and hashes of its files.
-    Pictures are not part of it."""
+    """A dataset's content: the artifact's manifest, or names and hashes of its files; pictures are not part of it."""
     if [file.name for file in files] == [MANIFEST]:
         opened = open_artifact(files[0].parent)
         return Parent("dataset", opened.manifest.kind, opened.sha256)

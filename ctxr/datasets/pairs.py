@@ -31,7 +31,7 @@ class EntailmentPair(Record, frozen=True):
         label: 1 entailed, 0 not: neutral and contradiction are one class. relation: the source's own word.
         group: what must not be parted across splits: the picture, or the premise.
         caption: id of the hypothesis as a caption, where it is one.
-        score: the similarity of 0..5 that the label was cut from; None where the source gives classes.
+        score: similarity 0..5 that the label was cut from; None where the source gives classes.
     """
 
     id: str

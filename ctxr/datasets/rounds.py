@@ -48,7 +48,7 @@ class Round(Record, frozen=True):
     """One revision of the labels.
 
     Attributes:
-        number: from 1; of its judgments too. active: whether they count; an undone round keeps its files.
+        number: from 1; of its judgments too. active: they count; an undone round keeps its files.
         by, classifier: the retriever and the judge, with their fingerprints.
         threshold: lowest probability of a pair that counts as entailed, chosen for the precision `wanted` on dev; `precision` (with
             its exact interval of 95 %), `recall` and the number of pairs `called` are those on dev.
@@ -56,11 +56,11 @@ class Round(Record, frozen=True):
         leaked: images that the classifier was trained on.
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
         judges: fingerprints of the judges of a cascade, in order; () for one judge.
-        unsure: pairs from `unsure_below` to the threshold, which count as neither entailed nor rejected.
+        unsure: pairs from `unsure_below` to the threshold, neither entailed nor rejected.
         splits: of the sets that it judged, "" for none.
         pending: pairs of valid and test that a judge called entailed, and that do not count because no licence covers them.
         licence: the audit that licensed it, in words; "" for none. refused: why a later audit refused the judge, "" for none: the
-            round then counts on train alone. unlicensed: whether the user let it count without a licence.
+            round then counts on train alone. unlicensed: it counts without a licence.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -98,7 +98,7 @@ class Round(Record, frozen=True):
 
 
 class CandidateRow(Record, frozen=True):
-    """The decision on a candidate: does this image, with its captions, entail a caption of another image?
+    """The decision on a candidate: does an image, with its captions, entail a caption of another?
 
     Attributes:
         caption: id of the query. source: retrieval model, whose score this is.
@@ -334,8 +334,7 @@ class Rounds(Stage[RoundInputs]):
 
 
 def put_in_force(out: Path, base: RevisionBase, rounds: Sequence[Round]) -> Content:
-    """Write the table of the rounds, and all judgments that count: the given ones, line by line as they are, with those of all active
-    rounds. Raises DataError for a file that was changed."""
+    """Write the table of rounds and all judgments that count, given ones first. Raises DataError for a changed file."""
     refuse_changed_rounds(out)
     for row in rounds:
         name = f"{folder_of(row.number)}/{JUDGMENTS}"

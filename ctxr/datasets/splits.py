@@ -111,9 +111,9 @@ def connected(names: Iterable[str], shared: Iterable[SharedFootage]) -> list[lis
 
 
 def read_published(path: Path) -> dict[str, SplitName]:
-    """The publisher's splits from a CSV file with the columns `group,split` (a header line is optional).
+    """The publisher's splits from a CSV file `group,split`, with or without a header line.
 
-    Raises UsageError for a missing file, DataError naming the line for a wrong split or a group with two.
+    Raises UsageError for a missing file, DataError naming the line of a wrong or second split.
     """
     lines = read_utf8(path, "name a CSV file: group,split").splitlines()
     splits: dict[str, SplitName] = {}
@@ -133,8 +133,7 @@ def read_published(path: Path) -> dict[str, SplitName]:
 
 @dataclass(frozen=True)
 class Leakage:
-    """What splits share although they must not: groups with the splits of their sets, image contents (SHA-256) with the sets that
-    hold them, and sources in different splits that share footage."""
+    """What splits must not share: groups with their splits, image contents with their sets, sources with footage."""
 
     groups: dict[str, list[SplitName]]
     images: dict[str, list[str]]
@@ -170,8 +169,7 @@ def find_leakage(
     splits: Mapping[str, SplitName],
     footage: Iterable[SharedFootage] = (),
 ) -> Leakage:
-    """Leaks between `splits`, by set id: of groups by name, of images by content where it is known, and of sources that share
-    `footage` by the splits that their images are in."""
+    """Leaks between `splits`, by set id: of groups by name, images by content, sources by shared `footage`."""
     of_group: dict[str, set[SplitName]] = defaultdict(set)
     holders: dict[str, dict[str, SplitName]] = defaultdict(dict)
     for image_set in sets:

@@ -16,7 +16,7 @@ class CaptionTruth(Record, frozen=True):
         caption: id of its text. gallery: the image set, all of whose images were judged.
         image: the picture it was written for, which is among `holds`.
         holds: pictures that it clearly describes, in the order of the gallery.
-        doubtful: pictures on which people would not agree, likewise. They are neither right nor wrong.
+        doubtful: pictures on which people would not agree, likewise: neither right nor wrong.
         details: how many things it says.
     """
 
@@ -41,8 +41,7 @@ UNSURE = -1.0
 
 
 def judge_verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool | None]:
-    """Whether a judge calls a (query, candidate) entailed, None where it is unsure; of several rounds the latest counts, and in it any
-    yes, then any no."""
+    """Whether a judge calls (query, candidate) entailed, None if unsure: the latest round's any yes, then any no."""
     latest: dict[Pair, tuple[int, float]] = {}
     for row in judgments:
         if row.worker.startswith(WORKER):

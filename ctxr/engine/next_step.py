@@ -118,7 +118,7 @@ def _evaluated_on(state: ProjectState, one: Stored) -> list[str]:
 
 
 def _over_regions(state: ProjectState, one: Stored) -> str:
-    """The training over region features; none where nobody has described their pictures."""
+    """The training over region features; none without descriptions of their pictures."""
     if one.artifact is None or any(parent.kind == kinds.IMAGE_SETS for parent in one.artifact.manifest.parents):
         return ""
     read = [word for before, word in pairwise(one.words) if before[:1] != "-" and word and Path(word).exists()]

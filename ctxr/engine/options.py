@@ -18,7 +18,7 @@ from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.store.paths import is_url
 
 OPTION_NAMES = {
-    # what a field cannot be called: a word of Python or a type, a method of the class that it extends
+    # no name of a field: a word of Python or a type, a method of the class that it extends
     "platform_of": "from",
     "raters": "votes",
     "changes": "set",
@@ -82,7 +82,7 @@ class DeviceChoices(Choices):
     """Devices of torch; one that this machine cannot have is refused before torch is loaded."""
 
     def require(self, spelled: Callable[[], str], value: str) -> None:
-        """Also raises UsageError for a device that needs another system or a driver that is not there."""
+        """Also raises UsageError for a device that needs another system or a missing driver."""
         value = re.sub("^(cuda):[0-9]{1,3}$", r"\1", value)
         lacking = value == "mps" and sys.platform != "darwin"
         if value == "cuda" and sys.platform == "linux":

@@ -14,7 +14,7 @@ WORKDIR = Path("work")  # the project folder where none is named
 DATASETS = ("revised", "dataset")  # folders with descriptions of sets, furthest along first
 SETS = ("filtered", "sets")  # folders with image sets alone
 CHAIN = (*DATASETS, *SETS)  # each is made from a later one
-DOCUMENTS = "documents"  # written by `ctxr build-documents`: the dataset of a project that has no other
+DOCUMENTS = "documents"  # of `ctxr build-documents`: the dataset of a project that has no other
 
 
 _MAKERS = {

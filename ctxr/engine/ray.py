@@ -21,7 +21,7 @@ from ctxr.errors import CtxrError
 R = TypeVar("R")
 
 DEATHS = 2
-"""Of workers on one unit, after which the unit is lost: what ends its process would do so for ever."""
+"""Of workers on one unit, after which it is lost: what ends its process would do so again."""
 
 STORE_BYTES = 256 << 20
 """Of the memory through which processes share objects: jobs, units and results are small."""
@@ -31,7 +31,7 @@ def run_ray(job: Job[R], units: Sequence[WorkUnit], workers: int, address: str =
     """The engine of Ray, on the cluster at an address or in RAY_ADDRESS, or on this machine; 0 workers: all processors of a cluster, or
     half of the cores.
 
-    A unit whose worker died is begun again by another one; where that dies too, its result is `job.lost`.
+    A unit whose worker died is begun again by another; where that dies too, it is `job.lost`.
     """
     # what Ray has to say is no result
     with (

@@ -33,7 +33,7 @@ from ctxr.store.artifacts import (
 from ctxr.store.atomic import DRY_RUN, disk_errors
 from ctxr.store.paths import stays_inside
 
-# folders inside an artifact that is being replaced: the new files, and the manifest of those to remove
+# folders in an artifact that is replaced: the new files, and the manifest of those to remove
 MAKING, LEAVING = ".making", ".leaving"
 
 
@@ -45,7 +45,7 @@ class NothingWritten(CtxrError):
 class Inputs:
     """What decides whether there is work to do; subclasses add fields of their own.
 
-    It costs no more than manifests and hashes of files: tables and models are opened by `Stage.write`.
+    It reads manifests and hashes files; tables and models are opened by `Stage.write`.
 
     Attributes:
         parents: what the artifact is made from, by content.
@@ -146,7 +146,7 @@ class Stage(ABC, Generic[InputsT]):
             artifact = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
             changed = artifact is None or self.changed_files(artifact) or self.pending(artifact, inputs)
             return None if changed else artifact
-        except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
+        except (UnfinishedError, FileNotFoundError):  # another rank may remove it meanwhile
             return None
 
 
@@ -216,7 +216,7 @@ def reason(stage: Stage[InputsT], out: Path, inputs: InputsT) -> str:
 def staged_folder(out: Path) -> Iterator[Path]:
     """An empty folder to write an artifact into, manifest last; when the block ends well, its files replace the artifact in `out`.
 
-    A user's own files stay; if the block fails, so does the earlier artifact. The caller holds the lock.
+    A user's own files stay, and so does the artifact if the block fails. The caller holds the lock.
     """
     folder, leaving = out / MAKING, out / LEAVING
     with disk_errors(out):

@@ -38,7 +38,7 @@ class Stored:
     Attributes:
         name: its folder, relative to the project's. made: when, in seconds since 1970.
         artifact: None where it is unfinished or damaged; kind, verb and counts are empty then.
-        words: the last command that made it, as typed but for --yes; empty where the history names none.
+        words: the last command that made it, without --yes; empty where the history names none.
         running: whether another process writes it.
         parents: names of those that it was made from, or that stand in their place now.
         stale: why it should be made again; empty for a fresh one.
@@ -64,10 +64,10 @@ class ProjectState:
     Attributes:
         stored: its artifacts, oldest first; those of the last command come last, also where they lie elsewhere.
         finished: those that are finished, by name, parents first.
-        page: when its report was written, 0 without one. broken: the last command, if it was interrupted.
+        page: when its report was written, or 0. broken: the last command, if it was interrupted.
         run_failed: whether the last command that did not fail was before a `ctxr run` that did.
         open: units of each task that want answers; None where that is not known. answered: answers of the journal.
-        rejections: of the review of its sets, if no filtered sets were made with them as they are now.
+        rejections: of the review of its sets, unless filtered sets were made with all of them.
     """
 
     workdir: Path
@@ -163,8 +163,7 @@ def _with_parents(stored: Sequence[Stored]) -> tuple[dict[str, Stored], list[str
 
 
 def _in_place_of(parent: Parent, one: Stored, stored: Sequence[Stored], known: Mapping[str, Collection[str]]) -> str:
-    """What a command would read today in place of a parent that is not found by content: an artifact that it named, or one of the
-    project. Empty where there is none, or a named one has not changed."""
+    """What a command would read for a parent not found by content: an artifact it named, or of the project; or ""."""
     for word in one.words:
         with suppress(CtxrError, OSError):
             named = open_artifact(Path(word))

@@ -2,7 +2,7 @@
 
 Brightness, normalised by its neighbourhood, follows a generalised Gaussian in an undistorted photograph; blur, noise and
 compression bend that curve. At two sizes the curve gives 2 numbers, and products of neighbours in 4 directions give 4 each.
-Window, borders and the grid of shapes are those of `piq.brisque`, whose support vectors therefore fit.
+Window, borders and grid of shapes are those of `piq.brisque`, so its support vectors fit.
 
 Speed: the products p = a·b of neighbours are never formed. Σ|p| = |a|·|b|, Σp² = a²·b², Σp|p| = a|a|·b|b|, and the sums over
 p < 0 and over p > 0 are half the difference and half the sum of the last two. Each is a dot product of two views of one array,
@@ -39,7 +39,7 @@ Lanes = tuple[tuple[int, ...], ...]
 CUBIC_SUPPORT = 4
 BLOCK = 64  # rows at a time, so that they stay in the cache
 NEARLY_TIE = 2e-4  # float32 errs by 3e-5; other values are at least 1e-3 from a tie
-LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the others in four lanes
+LANES = 64  # float32 columns that torch sums one by one with AVX-512; others in four lanes
 SMALLEST_SIDE = 16  # at half the size one window of 7 still fits
 STRIP_PIXELS = 1 << 17
 MARGIN = 3
@@ -76,7 +76,7 @@ def check_picture(rgb: NDArray[np.uint8]) -> None:
 
 
 def luma(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Brightness of `rgb` [H, W, 3]: 0.299 R + 0.587 G + 0.114 B, rounded half to even, uint8 [H, W].
+    """Brightness of `rgb` [H, W, 3]: 0.299 R + 0.587 G + 0.114 B, half to even, uint8 [H, W].
 
     cv2's conversion of uint8 is off by one in one pixel of 200, which moves a score by 0.01 of 100.
     """
@@ -146,7 +146,7 @@ def _halving(size: int) -> tuple[int, NDArray[np.int64], NDArray[np.float32]]:
 
 
 def features(rgb: NDArray[np.uint8]) -> Doubles | None:
-    """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]) in the published order, [36].
+    """The 36 statistics of a picture (uint8 [H, W, 3] or [H, W]) in the published order, [36].
 
     None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side.
     """

@@ -40,7 +40,7 @@ _PREFIX = struct.Struct("<4sIQ")  # magic, bytes of JSON, bytes of pixels
 _MAGIC = b"ctxR"
 _LARGEST_JSON = 64 << 20  # a million shots
 _LARGEST_PIXELS = 4 << 30  # a frame of 37,000 x 37,000
-SHARED_BYTES = 256 << 20  # of address space: memory is used up to the highest block that was ever needed
+SHARED_BYTES = 256 << 20  # of address space: memory is used up to the highest block needed
 _PAGE = 4096
 
 # texts of exceptions, and last lines of processes, of Python, FFmpeg, OpenCV and the loader
@@ -140,8 +140,7 @@ class SharedPixels:
 def send(
     descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None, shared: SharedPixels | None = None
 ) -> None:
-    """Write one message, in full: JSON, dataclasses as objects, and contiguous pixels with their shape or, if there is room in `shared`,
-    their place there."""
+    """Write one message: JSON, dataclasses as objects, contiguous pixels with shape, or their place in `shared`."""
     if pixels is not None:
         fields = {**fields, "shape": pixels.shape}
         if shared and (place := shared.put(pixels)):
@@ -258,7 +257,7 @@ class ChildProcess:
         return self._process.poll() is None and self._reader.is_alive()
 
     def ask(self, path: Path, options: ScanOptions, **question: Any) -> None:
-        """Send a question about a file as one line of JSON. `next` notices a child that has ended."""
+        """Send a question about a file as a line of JSON. `next` notices if the child has ended."""
         self._waited, self._patience, self._limit = 0.0, options.stall_seconds, options.time_limit
         self.tell({"path": str(path.absolute()), "options": options, **question})
 
@@ -359,7 +358,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 class FrameGone(VideoError):
-    """A frame that the running scan kept is lost; the scan then raises the reason, or begins again."""
+    """A kept frame is lost; the running scan then raises the reason, or begins again."""
 
 
 class DecoderClient(Closeable):
@@ -412,7 +411,7 @@ class Scanner(DecoderClient):
         """Events of one file: a VideoHeader, candidates in order of time, and a ScanEnd; in a search also Waiting, after each of which
         `release` must be called.
 
-        A second VideoHeader means that another decoder begins the file again: forget what came before.
+        After a second VideoHeader another decoder begins again: forget what came before.
         Raises VideoError where the file gives no frames, or is damaged and `keep_damaged` is off.
         """
         decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
@@ -453,7 +452,7 @@ class Scanner(DecoderClient):
                     return fetched
                 self._waiting.append(message)
             except VideoError:
-                self.close()  # its answer would come too late, and the scan must not go on without it
+                self.close()  # its answer would come too late, and the scan needs it
         raise FrameGone("decoder_failed", f"frames {indices} are gone")
 
     def release(self, index: int) -> None:
@@ -462,7 +461,7 @@ class Scanner(DecoderClient):
             self._child.tell({"release": index})
 
     def cancel(self) -> None:
-        """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
+        """Stop the running scan, from any thread: it raises VideoError; none starts again."""
         self._cancelled.set()
         self.close()
 

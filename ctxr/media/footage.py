@@ -140,7 +140,7 @@ def decode_frames(
     several videos at once, and in ascending order; other engines than threads pickle it. What it raises ends all.
     """
     if videos:
-        _ = sources.by_content  # searched first: one progress line at a time, and once for all processes
+        _ = sources.by_content  # first: one progress line at a time, once for all processes
     units = [
         WorkUnit(f"{number} {video.name}", None, (video, sorted(images, key=lambda image: (image.index, image.id))))
         for number, (video, images) in enumerate(videos.items())

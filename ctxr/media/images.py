@@ -29,7 +29,7 @@ ORIENTATION = 0x0112  # tag of EXIF
 _QUARTER_TURNS = frozenset({5, 6, 7, 8})  # its values that swap width and height
 
 JPEG_QUALITY = 95  # 0..100, of saved frames; BRISQUE does not react to its artefacts
-THUMBNAIL_QUALITY = 68  # 4 to 8 kB for a small picture; differences of neighbouring frames stay visible
+THUMBNAIL_QUALITY = 68  # 4 to 8 kB for a small picture; neighbouring frames still differ
 
 
 def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> Pixels:

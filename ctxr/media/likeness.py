@@ -16,9 +16,9 @@ SIDE = 256  # pixels of the longer side at which pictures are compared
 _FEATURES = 200
 _MATCHES = 8  # features that lie alike: hardly any two different pictures have more
 _RATIO = 0.8  # of the distance of the best and the second best match, below which a match counts (Lowe 2004)
-_WHOLE, _PART = 0.97, 0.5  # one picture lies in the other up to a line of pixels, and fills half of it
+_WHOLE, _PART = 0.97, 0.5  # one picture lies in the other but for a line of pixels, and fills half
 _CHROMA = 2.5  # JPEG keeps chroma that much worse than luma
-_GREY, _COLOURED = 6, 0.005  # chroma of a grey picture, and the share of values above it in a coloured one
+_GREY, _COLOURED = 6, 0.005  # chroma of grey pictures, and the share above it in a coloured one
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _scaling(whole: Pixels, shrunk: Pixels) -> Floats:
 
 
 def _largest(gaps: Pixels, inner: Pixels) -> float:
-    """The largest mean of 3 x 3 differences [H, W] within `inner`, in proportion to `SIDE` pixels."""
+    """The largest mean of 3 x 3 differences [H, W] in `inner`, in proportion to `SIDE` pixels."""
     return float(cv2.blur(np.float32(gaps * inner), (3, 3)).max()) * SIDE / int(max(inner.shape))
 
 

@@ -89,7 +89,7 @@ class OpencvVideo(Video):
 
     @property
     def damage(self) -> Damage | None:
-        """Damage if the video ends long before its stated end; OpenCV does not report failed packets."""
+        """Damage if a video ends long before its stated end; OpenCV reports no failed packets."""
         length = self.header.duration
         if length is None or not is_short(length, self._end, max(self._gap, _LEAST_GAP)):
             return None

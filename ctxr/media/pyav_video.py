@@ -29,16 +29,16 @@ _MAX_FAILURES_IN_A_ROW = 256  # packets, after which the rest is taken for garba
 _FRAMES_WORTH_A_JUMP = 12  # a jump discards what the decoding threads have ahead
 _DEFAULT_RATE = Fraction(25)
 _TAIL = 512  # packets, more than a decoder holds
-_NEAR = 6  # packets between a gap in the decoding times and what shows that frames are missing there
+_NEAR = 6  # packets from a gap in the decoding times to what shows a loss there
 _PAUSE = 1.75  # frames; pulldown repeats fields, which makes steps of 1.5
 _OVERHEAD = 64  # bytes that a container puts around a packet, at most
-MOST_FRAMES = 100_000_000  # without a count in the container, libraries compute absurd numbers of frames
+MOST_FRAMES = 100_000_000  # without a count in the container, libraries compute absurd ones
 # containers under FFmpeg's names
 MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
 TRANSPORT, PROGRAM, OGG = "mpegts", "mpeg", "ogg"
 TEXT = {"tty", "bin", "xbin", "adf", "idf"}  # drawn as an old terminal shows it; known by the suffix, such as .txt
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
-# Planar YUV or grey, 8 bits or little-endian words, can be viewed as arrays. FFmpeg reformats the others.
+# Planar YUV or grey, 8 bits or little-endian words, is viewed as arrays; FFmpeg reformats others.
 _PLANAR = re.compile(r"(?:yuvj?4[0-4][0-4]p|gray)(?P<bits>9|10|12|14|16)?(?:le)?")
 _REDUCED = (THUMBNAIL_SHAPE[1] * 4, THUMBNAIL_SHAPE[0] * 4)
 _NEUTRAL_CHROMA = 128
@@ -246,7 +246,7 @@ class PyavVideo(Video):
         if form == AVI and self._stream.frames < MOST_FRAMES:
             length = self._stream.frames * self._time_base
         if length and not self._stream.duration:
-            length -= start  # a stream's own duration is counted from its start, a container's from 0
+            length -= start  # a stream's duration counts from its start, a container's from 0
         cut, gap = _is_cut(self._path, form), self._gap * self._time_base
         short = is_short(length, seen, gap * (not cut))
         missing, end = 0, Fraction(0)
@@ -256,7 +256,7 @@ class PyavVideo(Video):
         if cut and (not length or form not in (AVI, MATROSKA, ASF)):
             return Damage(f"the file is cut off after {plural(self._count + lost, 'frame')}", 1.0)
         if length and short and (cut or (form != AVI and is_short(length, end - start, gap))):
-            # else AVI counts frames without a packet, which repeat the one before, or the sound goes on
+            # else AVI counts frames without a packet, which repeat, or the sound goes on
             return ends_early(self._count, seen, length, frame_seconds)
         return lost_frames(lost, self._count + lost)
 
@@ -369,7 +369,7 @@ class PyavVideo(Video):
                     try:
                         frames = packet.decode()
                     except av.FFmpegError as error:
-                        if packet.size or packet.pts is None:  # else the frame before is to be shown again
+                        if packet.size or packet.pts is None:  # else the frame before repeats
                             self._fail(error)
                         frames = []
                     for frame in frames:
@@ -384,7 +384,7 @@ class PyavVideo(Video):
                         return
                 return
             except (EOFError, IndexError):
-                return  # PyAV finds no stream where damaged FLV seems to begin one, after the last packet
+                return  # PyAV finds no stream where damaged FLV seems to begin one
             except av.FFmpegError as error:
                 self._fail(error)
 
@@ -450,7 +450,7 @@ def _is_cut(path: Path, container: str) -> bool:
     size = path.stat().st_size
     with path.open("rb") as file:
         head, at = file.read(4096), 0
-        if container == TRANSPORT:  # packets of 188, 192 or 204 bytes, each with a sync byte at its place
+        if container == TRANSPORT:  # packets of 188, 192 or 204 bytes, each with a sync byte
             for unit, sync in ((188, 0), (192, 4), (204, 0)):
                 if set(head[sync:1024:unit]) == {0x47}:
                     file.seek(max(0, size - 5 * unit))

@@ -84,7 +84,7 @@ def cut_finder(
 
 
 class FixedCuts:
-    """A finder for known times of cuts, ascending: a shot begins with the first frame at or after each."""
+    """A finder for known, ascending times of cuts: a shot begins at the first frame from each."""
 
     lag_frames = 0
     lag_seconds = 0.0

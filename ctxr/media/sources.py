@@ -43,7 +43,7 @@ ELSEWHERE = (
     "elsewhere"  # folder of the cache: ID/FOLDER/NAME is a file that a URL names, ID/FOLDER/.notes/NAME says which
 )
 NOTES, LOCKS = ".notes", ".locks"
-LIMIT = "CTXR_CACHE_GB"  # environment variable with the most that these files may take, 50 by default
+LIMIT = "CTXR_CACHE_GB"  # environment variable: the most that these files may take, or 50
 FILLED = 0.95  # share of the cache that stays filled where files are removed
 WAIT = 0.1  # seconds between looks whether another process has copied a file
 GRACE = 10 * 10**9  # nanoseconds in which what was fetched is opened, and therefore kept
@@ -136,7 +136,7 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
         first = kept.setdefault((source.kind, source.sha256), source)
         if first is not source:
             walk.left_out.append((place_of(source.path), f"{COPY} {place_of(first.path)}"))
-    counts = Counter(source.name.lower() for source in kept.values())  # some file systems ignore case
+    counts = Counter(source.name.lower() for source in kept.values())  # some disks ignore case
     named = [
         source if counts[source.name.lower()] == 1 else replace(source, name=f"{source.name}-{source.sha256[:8]}")
         for source in kept.values()
@@ -360,7 +360,7 @@ def fetch(file: Path) -> Path:
     if origin := origin_of(file):
         if _is_whole(file, origin):
             with suppress(OSError):
-                os.utime(_note(file))  # the note, because pictures of artifacts may be links to the file
+                os.utime(_note(file))  # not the file, to which artifacts may link
         elif not origin.sha256 or _copied((file, _remote(origin)), wanted=origin.sha256).sha256 != origin.sha256:
             what = f"{shown(origin.url)} is gone or has changed since it was listed"
             raise DataError(what, hint="run ctxr build-sets again")
@@ -368,7 +368,7 @@ def fetch(file: Path) -> Path:
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file; of one of a URL that is no longer in the cache, what it was. Raises OSError."""
+    """SHA-256 of a file; of a URL's file that left the cache, what it was. Raises OSError."""
     origin = None if file.exists() else origin_of(file)
     return origin.sha256 if origin else sha256_file(file)
 

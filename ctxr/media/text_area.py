@@ -65,8 +65,7 @@ class TextGate:
         self._tensors: dict[str, Floats] = load_file(WEIGHTS)
 
     def regions(self, grey: Picture) -> list[Box]:
-        """What to read of `grey`, uint8 [H, W] of `working_size`: the whole, then each region that looks like text, with a margin of
-        a cell and without; nothing where too little does."""
+        """What to read of `grey`, uint8 [H, W]: the whole, then regions that look like text, with a margin and not."""
         hot = self.heat(grey) > HOT
         least = LEAST_SHARE * hot.size
         if hot.sum() < least:

@@ -94,8 +94,7 @@ class Clusters:
     def ratios(
         self, values: Doubles, weights: Doubles, figures: Sequence[float | None], apart: bool = True
     ) -> list[Interval]:
-        """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M]. `apart` multiplies these one after
-        the other: the last digits of a product depend on its width."""
+        """Intervals of M `figures`, ratios of sums [N, M]; `apart` multiplies one by one: digits depend on width."""
         tables = [values, weights]
         totals = np.hstack([self.totals(table) for table in tables]) if apart else self.totals(np.hstack(tables))
         present = (self.sums(weights) > 0).sum(axis=0)
@@ -312,8 +311,7 @@ def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: b
 def ratio_difference(
     ours: RatioColumn, base: RatioColumn, clusters: Clusters, seed: tuple[int, int], draws: int
 ) -> tuple[Interval, float]:
-    """How two ratios of the same queries differ whose weights differ, such as F1: with an interval, and a two-sided p-value for
-    swapping the runs in each cluster by itself."""
+    """Difference of two ratios with different weights, such as F1: interval, and p-value for swaps in each cluster."""
     tables = [np.stack([column.values, column.weights], axis=1) for column in (ours, base)]
     sums = [np.zeros((clusters.size, 2)) for _ in tables]
     for total, table, column in zip(sums, tables, (ours, base), strict=True):

@@ -31,7 +31,7 @@ class DawidSkene:
 
     Attributes:
         posterior: [U, V] probability of each class; the prior where a unit has no vote. prior: [V] share of each class.
-        confusion: [W, V true, V said] probability; a row of zeros where nothing is known of that class.
+        confusion: [W, V true, V said] probability; zeros where nothing is known of a class.
         history: log likelihood of all votes after each round.
     """
 

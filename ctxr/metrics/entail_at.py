@@ -1,6 +1,6 @@
 """Entail@K: the number of the first K captions of a picture that hold for it, its own and others' (entailment paper, section 6).
 
-Each figure states the source of its labels, and the share of pictures that the classifier was trained on.
+Each figure states the source of its labels, and the share of pictures that it was trained on.
 """
 
 import math
@@ -27,10 +27,10 @@ class EntailAt:
     """Entail@K of one run.
 
     Attributes:
-        k: captions counted per picture. labels: whether people or the classifier decide what is entailed.
+        k: captions counted per picture. labels: of people, or of the classifier.
         value: with its interval over pictures, 0..1.
         corrected: for the classifier's error; no value where labels are gold or nothing was audited.
-        judged: share of the counted pairs that have a label, 0..1; the others count as not entailed.
+        judged: share of counted pairs with a label, 0..1; others count as not entailed.
         leaked: share of the pictures that the classifier was trained on, 0..1; None where unknown.
         without_leaked: the value on the other pictures alone.
         way: how it was corrected: stratum by stratum, or by sensitivity and specificity over all strata of an audit. "" where it

@@ -56,8 +56,7 @@ def quality(
 
 @dataclass(frozen=True)
 class Bin:
-    """Pairs whose probability lies in low..high (low excluded but for 0): how many, their mean probability, the share that is
-    entailed and its exact interval."""
+    """Pairs of a probability in low..high (low excluded but for 0): count, mean, share entailed, exact interval."""
 
     low: float
     high: float

@@ -11,8 +11,7 @@ from ctxr.store.tables import grouped
 
 @dataclass(frozen=True)
 class ParsedText:
-    """One parsed description: its tokens, lower-cased with punctuation, the number of its sentences, and the depth of each one's
-    dependency tree, none without a parser."""
+    """A parsed description: lower-cased tokens, number of sentences, depth of each dependency tree, if parsed."""
 
     tokens: tuple[str, ...]
     sentences: int
@@ -21,8 +20,7 @@ class ParsedText:
 
 @dataclass(frozen=True)
 class Language:
-    """Figures over descriptions: `word_types` are the different tokens, `three_or_more` is the share with at least three sentences, 0..1,
-    and `mean_depth` the mean over sentences, None without a parser."""
+    """Figures over descriptions: different tokens, share with three sentences or more, mean depth if parsed."""
 
     descriptions: int
     mean_length: float
@@ -99,7 +97,7 @@ def shares(
 def verdicts(
     phenomena: Sequence[str], queries: Iterable[Query], judgments: Iterable[Judgment]
 ) -> dict[tuple[str, str], bool]:
-    """Whether a phenomenon was found, by query and phenomenon; phenomena without judgments are left out.
+    """Whether a phenomenon was found, by query and phenomenon, without unjudged phenomena.
 
     A query counts if all its labels are phenomena; others, and judgments on others, are passed over. Several workers decide by
     majority; a tie is no. A later round replaces an earlier one of the same worker.

@@ -81,7 +81,7 @@ def position_bias(
     if freedom and rng is None:
         p_value = float(gammaincc(freedom / 2, statistic / 2))
     elif freedom and rng is not None:
-        # picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias
+        # picks by slot [draws, K] of unbiased workers as accurate as this one, on the same targets
         hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
         missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
         simulated = cast("Doubles", np.sum([hit_slots, *missed], axis=0, dtype=np.float64)) - expected

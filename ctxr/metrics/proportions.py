@@ -23,7 +23,7 @@ class Limits(NamedTuple):
 
 
 def exact_interval(hits: float, trials: int) -> Limits:
-    """Clopper and Pearson's interval for a share, in 0..1: it covers the truth at least 95 % of the time.
+    """Clopper and Pearson's interval for a share, in 0..1: it covers the truth in at least 95 %.
 
     Half hits, from ties, are rounded outwards: the interval only grows. (0, 1) for no trial.
     """

@@ -103,8 +103,7 @@ def accuracy(counts: RankCounts) -> Doubles:
 
 
 def all_right(credit: Doubles, groups: Codes) -> Doubles:
-    """The chance that every query of a group is right [G], 0..1, by the accuracy [B] of each and its group [B] of 0..G-1: the ties of
-    a query are broken by a coin of their own."""
+    """The chance that every query of a group is right [G], 0..1, by accuracy [B] and group [B]; independent ties."""
     found = np.ones(int(groups.max(initial=-1)) + 1)
     np.multiply.at(found, groups, credit)
     return found

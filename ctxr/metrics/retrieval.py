@@ -17,8 +17,7 @@ from ctxr.metrics.votes import Codes, Doubles, Flags
 
 @dataclass(frozen=True, eq=False)
 class TopCandidates:
-    """Candidates that may be among the first of b rows, by row and then by number, [N], and the chance of each to be among the first
-    of each k, [N, len(ks)]: 0 or 1, but for ties."""
+    """Candidates perhaps among the first of b rows, by row and number, [N], and the chance of it by k, [N, len(ks)]."""
 
     rows: Codes
     candidates: Codes
@@ -213,8 +212,7 @@ class RetrievalScores:
 
 
 def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS) -> RetrievalScores:
-    """Ask the queries of `right` and look where its candidates stand; R counts the absent ones too. Raises DataError for a score that
-    is not a number."""
+    """Ask the queries of `right`, and rank its candidates; R counts absent ones too. Raises DataError for NaN."""
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for rows, scores, marked in blocks_of(scored, right):
         ranks = count_ranks(scores, marked)
@@ -228,8 +226,7 @@ def retrieved(scored: QueryScores, right: Relation, ks: Sequence[int] = KS) -> R
 
 @dataclass(frozen=True, eq=False)
 class CaptionRetrieval:
-    """Recall@k of each picture that has captions, `tr` [I, len(ks)], and of each caption, `ir` [C, len(ks)], with the fold that each was
-    asked in, 0 where there is one."""
+    """Recall@k of each picture with captions, `tr` [I, len(ks)], and caption, `ir` [C, len(ks)], with its fold or 0."""
 
     tr: Doubles
     ir: Doubles

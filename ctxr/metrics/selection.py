@@ -58,8 +58,7 @@ SPACING = 0.7
 """Multiple of the threshold beyond which two embedded frames are too far apart: one between them is embedded."""
 
 SWERVE = 0.6
-"""Share of the distance of two embedded frames by which a frame between them may be farther from the chosen ones than they are on
-average."""
+"""Share of two embedded frames' distance by which one between may exceed their mean distance to chosen frames."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ BINS = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """One query as a shortcut sees it: `target` is the position 0..K-1 of the right image in its set of `size` K, `length` the number of
-    words of the description."""
+    """A query as a shortcut sees it: `target` is the place 0..K-1 in its set of `size` K, `length` counts words."""
 
     image_set: str
     kind: str

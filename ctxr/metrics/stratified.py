@@ -350,7 +350,7 @@ class SampledPairs:
     """Pairs that a sample was drawn from by strata, parallel columns [P].
 
     Attributes:
-        images, captions: indices. strata: numbers below S. said: 1 entailed, 0 not, -1 where undecided.
+        images, captions: indices. strata: numbers below S. said: 1 entailed, 0 not, -1 undecided.
         drawn: whether the pair was drawn by chance from its stratum: others that people decided tell of themselves alone.
         looks: [S, 2] pairs decided and entailed of those drawn from each whole stratum, also of pictures that are not here.
     """

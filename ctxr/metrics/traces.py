@@ -65,7 +65,7 @@ def cell_shares(boxes: Doubles, side: int) -> Doubles:
 
 
 def heat_map(points: Doubles, side: int, spread: float) -> Doubles:
-    """How much was drawn around each cell of a grid, [G * G], row by row, adding to 1; 0 without points.
+    """How much was drawn around each cell of a grid, [G * G], adding to 1; 0 without points.
 
     Each point is a Gaussian of standard deviation `spread`, a share of the image's sides.
     """

@@ -53,7 +53,7 @@ def read_preprocess(folder: Path) -> Preprocess:
 def read_tokenizer(folder: Path) -> Any:
     """A tokenizer of transformers, which reads at most `LONGEST` tokens.
 
-    Raises DataError for a vocabulary that is missing, cannot be read, or has more words than the model.
+    Raises DataError for a vocabulary that cannot be read or has more words than the model.
     """
     from transformers import BertTokenizerFast
 
@@ -94,7 +94,7 @@ _VOLATILE = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "a
 class BlipEncoder(nn.Module):
     """An encoder of pairs for `PairScorer`, over pixels; it encodes an image once for all its descriptions.
 
-    `model`: transformers' BlipForImageTextRetrieval. `width`: D of a pair, the width of its text encoder.
+    `model`: transformers' BlipForImageTextRetrieval. `width`: D of a pair and of its text encoder.
     """
 
     def __init__(self, model: Any) -> None:
@@ -170,7 +170,7 @@ def _source(
     name: str, build: Callable[[], Any], preprocess: Preprocess, ids: Callable[[Sequence[str]], list[list[int]]],
     words: str,
 ) -> CrossSource:  # fmt: skip
-    """The source of what `build` makes. `ids`: a row for each text. `words`: hash over the vocabulary."""
+    """The source of what `build` makes. `ids`: a row a text. `words`: hash of the vocabulary."""
 
     def tokenize(texts: Sequence[str]) -> Tensor:
         """int64 [B, T], filled up with 0 to the longest row, one column at least."""

@@ -88,7 +88,7 @@ def data_url(file: Path, longest: int) -> str:
 
 
 def chat_messages(system: str, content: Sequence[str | Path], longest: int) -> list[dict[str, object]]:
-    """Messages of texts and pictures in order. Raises DataError for a picture that cannot be read."""
+    """Messages of texts and pictures in order. Raises DataError for an unreadable picture."""
     parts: list[dict[str, object]] = [
         {"type": "text", "text": part}
         if isinstance(part, str)
@@ -140,7 +140,7 @@ class Budget:
         self.dearest = max(self.dearest, cost)
 
     def reaches(self, request: PricedRequest, on_the_way: int) -> bool:
-        """Whether a request fits the limit beside those on the way, if all cost as much as the dearest."""
+        """Whether a request fits the limit beside others on the way, all as dear as the dearest."""
         expected = max(self.cost(request.tokens, self.options.max_tokens), self.dearest)
         return not self.options.max_cost or self.spent + (on_the_way + 1) * expected <= self.options.max_cost
 

@@ -65,11 +65,11 @@ def load_encoder(
 
 
 class Encoder:
-    """A model that gives unit vectors of length `dim`; `name`, `device` and `precision` are never "auto".
+    """A model of unit vectors of `dim`; `name`, `device` and `precision` are never "auto".
 
     Attributes:
         fingerprint: sha256 in hex over weights, architecture and preprocessing. image_size: side of its pictures, in pixels.
-        rows: images in one pass, into which fewer are padded: calls with multiples of it cost least.
+        rows: images in a pass, to which fewer are padded: multiples of it cost least.
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different.
     """
 

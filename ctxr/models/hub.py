@@ -133,10 +133,10 @@ def fetched_weights(arch: str, tag: str) -> Path:
 
 
 def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]) -> Path:
-    """The folder of a repository "OWNER/NAME" of the hub in its cache, downloaded if it is not there.
+    """The folder of a hub's repository "OWNER/NAME" in its cache, downloaded if missing.
 
     `kind`: the part before the name, e.g. "blip". `is_whole`: whether the cache holds everything; a download may have been cut off.
-    `patterns`: of files to download; the next ones only where the folder is not whole with those before.
+    `patterns`: of files to download; the next ones where the folder is not whole without.
 
     Raises UsageError for any other name, CtxrError for files that cannot be downloaded.
     """

@@ -57,8 +57,7 @@ def memory_for(what: str, device: str, hint: str) -> Iterator[None]:
 
 
 def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Tensor], T]) -> list[T]:
-    """What `work` makes of all rows in order, `at_once` in a pass; half as many after memory ran out. Raises CtxrError for a single
-    row."""
+    """`work` on all rows in order, `at_once` in a pass, halved when memory runs out. Raises CtxrError for one row."""
     done: list[T] = []
     while len(rows):
         part = rows[:at_once]

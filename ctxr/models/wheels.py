@@ -18,8 +18,7 @@ from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 
 
 def cache_folder() -> Path:
-    """The folder of the user's cache for what ctxr can make or fetch again; it need not exist.
-    Raises CtxrError where there is none."""
+    """The user's cache folder, for what can be made or fetched again; may be missing. Raises CtxrError for none."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ctxr").expanduser()
     except RuntimeError as error:

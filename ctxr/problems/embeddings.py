@@ -225,7 +225,7 @@ def named_regions(name: str, workdir: Path, model: str) -> RegionFeatures:
 
 
 def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress) -> Array:
-    """Unit vectors [N, D] of all pictures, each computed once for the same weights and precision."""
+    """Unit vectors [N, D] of all pictures, computed once for each weights and precision."""
     contents = [*pictures.contents.values()]
     origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"}
     with progress.task("embedding pictures", len(contents)) as task:

@@ -227,8 +227,7 @@ class Evaluation(Generic[SplitT, ScoredRun]):
         return Headline(split, guesses, cells)
 
     def summary(self) -> Table | None:
-        """The headline of each run on test, or else on the split that is furthest from training, above people and a blind guess; None
-        where nothing was measured of it."""
+        """Each run's headline on test, or the split furthest from training, above people and a blind guess; or None."""
         if (reported := self.reported()) is None:
             return None
         split, guesses, cells = reported

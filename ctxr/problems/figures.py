@@ -54,8 +54,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class People:
-    """What people reach on a part of a dataset: in so many `votes`, None where that is not known, their figures by measure; and
-    Krippendorff's nominal alpha."""
+    """What people reach on a part of a dataset: `votes` (None: not known), figures by measure, nominal alpha."""
 
     votes: int | None
     reached: Mapping[str, Interval]
@@ -63,8 +62,7 @@ class People:
 
 
 def people_on(people: Mapping[str, People], split: str) -> dict[str, Mapping[str, Interval]]:
-    """What those reach with whom models are compared, by the name of their row: first votes on that split, or on all where it has none
-    of its own."""
+    """What models are compared with, by name of row: first votes on that split, or on all where it has none."""
     named = [name for name in people if name.endswith(FIRST_VOTES)]
     name = next((name for name in (split, f"{split}, {FIRST_VOTES}", *named) if name in people), None)
     return {} if name is None else {f"people ({name})": people[name].reached}

@@ -43,7 +43,7 @@ class GallerySplit:
     Attributes:
         split: the split, "" for none. galleries: ids of the image sets.
         images: ids, gallery after gallery. image_galleries: number of the gallery of each.
-        captions: ids of the queries. texts: theirs. caption_galleries: number of the gallery of each.
+        captions: ids of the queries. texts: theirs. caption_galleries: number of each's gallery.
         written: (caption, picture) by index, of pictures that a caption was written for; every caption has one.
         weak: the same of other pictures for which a judge found that it holds. unsure: those about which none is sure.
     """
@@ -105,7 +105,7 @@ class GallerySplit:
 
     @property
     def sha256(self) -> str:
-        """Over captions and what they were written for, and the unsure pairs where there are any."""
+        """Over captions and what they were written for, and the unsure pairs, if any."""
         unsure = [self.unsure] if self.unsure else []
         return sha256_of([self.galleries, self.images, self.captions, self.texts, self.written, *unsure])
 
@@ -227,7 +227,7 @@ def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> lis
 def caption_results(
     split: GallerySplit, table: Vectors | Matrix, scorer: str, kinds: Mapping[str, str]
 ) -> Iterator[QueryResult]:
-    """The result of each caption as a query for its picture; `kinds` are those of image sets by id."""
+    """The result of each caption as a query for its picture; `kinds`: of image sets, by id."""
     written = from_pairs(*np.array(split.written, np.int64).T)
     for gallery in split.parts:
         images, captions = gallery.images, gallery.captions
@@ -351,8 +351,7 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 def recall_tables(
     split: GallerySplit, figures: Sequence[Figure], by: str, sources: Mapping[str, str]
 ) -> dict[str, Table]:
-    """Recall both ways, in five folds where it is COCO's test split, and by each of `sources`, further ground truths by a short name;
-    `by` is what is drawn again."""
+    """Recall both ways, in five folds on COCO's test split, and by each of `sources` of truth; `by` is resampled."""
     own = [figure for figure in figures if figure.split == split.name]
     size = f"{plural(len(split.captions), 'caption', form=',')} of {plural(len(split.images), 'picture', form=',')}"
     galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""

@@ -79,8 +79,7 @@ def add_cautions(evaluation: Evaluation[SplitT, ScoredRun], more: Sequence[str] 
 
 
 def crowd_figures(dataset: Dataset) -> dict[str, People]:
-    """What people reach, by part and basis: the dataset's own crowd, or as published for the ImageCoDe release. Raises DataError for a
-    damaged file."""
+    """What people reach, by part and basis: the own crowd, or as published. Raises DataError for a damaged file."""
     if is_release(dataset):
         return {of: People(None, {"accuracy": Interval(right)}, Interval(alpha)) for of, right, alpha, _ in HUMANS}
     file = None if dataset.root is None else dataset.root / "figures.json"

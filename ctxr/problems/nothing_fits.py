@@ -18,8 +18,7 @@ VIEW, MEASURES = "nothing-fits", ("AUROC", *(f"selective@{100 * share:g}" for sh
 
 
 class RankedQueries(NamedTuple):
-    """The N queries of a split with known right candidates, by id, with the row of the evaluation's groups that each belongs to, as the
-    scorers of a run rank them, whatever --ties says."""
+    """The N queries of a split with known right candidates, by id, group and rank in a run, whatever --ties says."""
 
     queries: Sequence[str]
     rows: Codes

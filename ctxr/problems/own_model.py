@@ -65,7 +65,7 @@ def find_model(name: str) -> tuple[ScoreFunction, Path]:
         listed = f"{module} has {', '.join(defined)}; " if defined else ""
         near = did_you_mean(function, defined, listed + hint, f"--model {module}:{{}}")
         raise UsageError(f"--model {name}: {_told(error)}", hint=near) from error
-    finally:  # what it imports later is found, and what ctxr imports later is not taken from the folder
+    finally:  # what it imports later is found, and ctxr imports nothing from the folder
         sys.path.remove(here)
         sys.path.append(here)
 

@@ -34,8 +34,8 @@ class Subject:
     Attributes:
         unit: an image set. of: what follows `unit` in a headline. text: a query.
         sets, task: all sets, and what is asked, in the card of an export. formats: of the exports that can hold it.
-        similar: whether the images of a set are alike by choice; distances then tell how hard it is.
-        unknown: what a text without known targets is called. legend: what the numbers before texts mean.
+        similar: the images of a set are alike by choice; distances then tell how hard it is.
+        unknown: name of a text without known targets. legend: what numbers before texts mean.
     """
 
     unit: str = "set"
@@ -60,8 +60,7 @@ class ProblemResults:
     picture: Callable[[str], int]
 
     def firsts(self, row: QueryResult) -> dict[str, object]:
-        """Above, level, and what the page shows of a ranking: the first `FIRST` images, then the best relevant one, each with its
-        picture and whether it is relevant."""
+        """Above, level, and what the page ranks: the `FIRST` images and the best relevant one, with relevance."""
         order = np.argsort(-np.array(row.scores), kind="stable").tolist()
         names = [row.candidates[place] for place in order]
         kept = dict.fromkeys([*names[:FIRST], *[name for name in names if name in row.targets][:1]])
@@ -76,7 +75,7 @@ class View:
     Attributes:
         id: its anchor. title: its heading. package: by dotted name.
         context: what the template is given, beside `section`. data: what the script finds as `window.ctxr.data[ID]`.
-        counted: how much was evaluated, as in `12 documents`; "" where the page counts it otherwise.
+        counted: how much was evaluated, as `12 documents`; "" if the page counts otherwise.
     """
 
     id: str
@@ -91,7 +90,7 @@ class Question(Protocol):
     """What models are asked. Enough for files of scores, endpoints and people.
 
     Attributes:
-        BESIDE: name of a problem whose runs are also evaluated beside those of this one; none by default.
+        BESIDE: name of a problem whose runs are evaluated beside those of this one, if any.
         LEARNER: the other half, by dotted name. KIND: of its trained models. VARIANTS: of recipes for this problem.
         Recipe: everything that decides a training. evaluation: how answers are evaluated. subject: what datasets of this problem hold.
     """

@@ -125,7 +125,7 @@ class QueryResult(Record, frozen=True):
 
     Attributes:
         candidates: image ids in the order of the set, scores: theirs; where there are more than `MOST_SCORES`, none or the first results.
-        targets, picks: ids of the right images, and of those with the highest score, several in a tie.
+        targets, picks: ids of the right images, and of those with the highest score.
         accuracy: 1 / ties if the target is among the picks, else 0. reciprocal_rank: of the best target, ties shared.
         above: candidates with a higher score than the best target. level: those with its score, itself included.
         tags: phenomena found in the text. tokens: of the text. distance: mean pairwise distance of the set.
@@ -179,7 +179,7 @@ class Findings:
     """What an evaluation found.
 
     Attributes:
-        rows: further rows of `figures.json` by name, in its order. tables: that are printed, by name.
+        rows: further rows of `figures.json` by name, in order. tables: that are printed, by name.
         results: what each scorer did on each query. files: for other programs, by name.
         people: what they reach, by part and basis.
     """

@@ -78,7 +78,7 @@ class OpenRun(Protocol):
     """A trained run, or a published encoder."""
 
     def score(self, examples: Any) -> Mapping[str, Any]:
-        """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
+        """Scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
 
     def explain(self, examples: Any) -> Mapping[tuple[str, str], list[list[int]]]:
         """Percent 0..100 that each candidate looks at each, by scorer and query, where the question `explains`."""
@@ -135,8 +135,7 @@ class Run(EvaluatedRun):
 
 @dataclass(frozen=True)
 class Scoring:
-    """How queries, by id, are scored; `learner` opens models once something is to be scored, and scores of those that are `left_out`
-    are not taken."""
+    """How queries, by id, are scored; `learner` opens models when needed; scores of `left_out` are not taken."""
 
     dataset: Dataset
     origin: Parent

@@ -52,7 +52,7 @@ from ctxr.store.paths import rooted
 
 @dataclass(frozen=True)
 class OpenScorer(OpenRun):
-    """A trained run, or an encoder as it was published; weights are read once something is to be scored.
+    """A trained run, or a published encoder; weights are read once something is scored.
 
     Attributes:
         checkpoints: by scorer; None for a published encoder. encoder: below them.
@@ -68,7 +68,7 @@ class OpenScorer(OpenRun):
     def open(cls, source: Path | str, options: ScoringOptions, progress: Progress) -> Self:
         """A run by its folder, or an encoder by its name.
 
-        Raises UnfinishedError for a run that is not finished, DataError for one without checkpoints.
+        Raises UnfinishedError for an unfinished run, DataError for one without checkpoints.
         """
         if isinstance(source, str):
             return cls({source: None}, rooted(source, options.workdir), options, progress)

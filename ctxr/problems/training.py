@@ -54,7 +54,7 @@ class TrainJob(ABC):
 
     Attributes:
         HOME: folder of the project for its runs. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
-        recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
+        recipe: decides the training. seeds: how many. out: folder of the run. device: to train on.
         parents: what the run is made from. weights: fingerprints of the models below, which decide it too.
         dataset, encoder, regions: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
         checkpoint: reads the config of a finished checkpoint; raises DataError where there is none.
@@ -162,8 +162,7 @@ class SeedTrainer:
     def __call__(
         self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective[Any, Any]]
     ) -> TrainingState:
-        """Train to the end, by the objective of a run over so many examples an epoch.
-        Raises CtxrError when the loss is not finite."""
+        """Train to the end, by the objective over so many examples an epoch. Raises CtxrError for an infinite loss."""
         job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
         with self.opened as stack:
             task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))

@@ -408,7 +408,7 @@ class TowersJob(TrainJob):
         return notes
 
     def fill_from(self, start: Path, model: nn.Module, seed: int) -> None:
-        """Take the weights of the same seed of a run, or of its first; what that has not stays random."""
+        """Take the weights of a run's same seed, or its first; what it lacks stays random."""
         same = start / f"seed{seed}"
         trained = load_file((same if (same / CONFIG).is_file() else start / "seed0") / WEIGHTS)
         try:
@@ -483,7 +483,7 @@ class OpenTowers(OpenScorer):
         }
 
     def rescored(self, dataset: Dataset, queries: Sequence[AskedQuery]) -> dict[str, list[Array]]:
-        """Of each query, by scorer, the scores of its candidates in their order. Raises as `score`."""
+        """Of each query, by scorer, the scores of its candidates in order. Raises as `score`."""
         scores = {}
         for scorer in self.checkpoints if queries else ():
             if scorer not in self.opened:

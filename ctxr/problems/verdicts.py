@@ -38,7 +38,7 @@ class HumanLabels:
 
     Attributes:
         answers: judgments of every worker who is not blocked, including those about units `entail/IMAGE/CAPTION`.
-        looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
+        looked: whether a pair (caption, image) of an audited sample is entailed, by the audit.
         strata: the stratum of each sampled pair of an active round.
     """
 

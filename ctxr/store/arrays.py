@@ -27,7 +27,7 @@ def save_vectors(path: Path, vectors: Vectors) -> None:
 
 @cache
 def _allow_open_files() -> None:
-    """As many as the system allows, up to a bound: an array that is memory-mapped keeps its file open."""
+    """As many as the system allows, up to a bound: a memory-mapped array keeps its file open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if resource.RLIM_INFINITY != soft < most:
@@ -36,8 +36,7 @@ def _allow_open_files() -> None:
 
 
 def load_array(path: Path, what: str) -> npt.NDArray[Any]:
-    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or is not `what` it should be; CtxrError for
-    what the system refuses."""
+    """An array, memory-mapped and read-only. Raises DataError for a missing or wrong file, CtxrError if refused."""
     _allow_open_files()
     try:
         if path.stat().st_size == 0:
@@ -67,7 +66,7 @@ def stack_vectors(rows: Iterable[Vectors], width: int) -> Vectors:
 
 
 def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
-    """Euclidean distances [N, N] between rows, in float64 from differences: equal rows have distance 0.
+    """Euclidean distances [N, N] of rows, in float64 from differences: 0 for equal rows.
 
     >>> pairwise_distances(np.array([[1, 0], [0, 1]], np.float32)).round(4).tolist()
     [[0.0, 1.4142], [1.4142, 0.0]]

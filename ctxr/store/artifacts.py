@@ -1,4 +1,4 @@
-"""Artifacts: folders that one verb wrote, `manifest.json` last; without it, an artifact is unfinished.
+"""Artifacts: folders that one verb wrote, `manifest.json` last; unfinished without it.
 
 A manifest holds no time and no absolute path, so equal runs are byte-equal. `docs/format.md` is the specification.
 """
@@ -209,7 +209,7 @@ def earlier_manifest(path: Path) -> Manifest | None:
 
 @contextmanager
 def locked(path: Path, shared: bool = False) -> Iterator[None]:
-    """Lock the folder `path` (created and marked if missing) until the block ends or the process dies.
+    """Lock the folder `path`, made and marked if missing, until the block ends or the process dies.
 
     The lock is on the marker file. It is `shared` with the other ranks of a run; or exclusive: then partial files of killed processes
     are removed at any depth first, and the folder at the end, if the block fails and has left nothing in it.
@@ -237,7 +237,7 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
 
 
 def take_lock(stream: IO[str], shared: bool = False) -> bool:
-    """Lock an open file, readable and writable, until it is closed; False if another process holds it.
+    """Lock an open file, readable and writable, until closed; False if another process holds it.
 
     Raises CtxrError on a file system without file locks.
     """

@@ -41,7 +41,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
     """Replace `path` by `content` in one step; with `durable`, on the medium before this returns.
 
-    Raises CtxrError when the disk is full or the folder is not writable; the old file is then untouched.
+    Raises CtxrError when the disk is full or the folder not writable; the old file then stays.
     """
     if DRY_RUN.get() and not durable:
         return

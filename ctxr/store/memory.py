@@ -35,7 +35,7 @@ def remembered(workdir: Path, what: object, find: Callable[[Watch], str]) -> str
     # a link by its own name: it may change its target
     value = find(lambda files: stamps.update(_stamps(str(file.absolute()) for file in files)))
     if _stamps(stamps) == stamps:
-        with suppress(CtxrError):  # without room or permission for the note, it is found again next time
+        with suppress(CtxrError):  # without room or permission, it is found again next time
             write_bytes(note, msgspec.json.encode(FileFact(value, stamps)), durable=False)
     return value
 

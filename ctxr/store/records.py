@@ -149,7 +149,7 @@ class LedgerRow(Record, frozen=True):
     """What became of one considered frame or photo, and why; `docs/format.md` explains reasons, values and hashes.
 
     Attributes:
-        index: frame number in the video, or position in the sorted album. name: file name of a photo.
+        index: frame number in the video, or place in the sorted album. name: a photo's file name.
         row, exact_row: of its embedding in `embeddings.npy`, and in `exact.npy` if the decision was taken again in fp32.
         gate: luma difference (0..255) of the block that differs most from the last embedded sample of the shot; None for the first.
         thumbnail: hash of the luma thumbnail, by which a frame decoded again is recognised.
@@ -285,7 +285,7 @@ class Query(Record, frozen=True):
 
 
 class Judgment(Record, frozen=True):
-    """The value that a person or rule gave a candidate. No row = not judged; 0 = judged negative."""
+    """The value that a person or rule gave a candidate. No row: not judged; 0: judged negative."""
 
     KEY: ClassVar[tuple[str, ...]] = ("query", "candidate", "worker", "round")
 

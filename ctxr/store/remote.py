@@ -55,8 +55,7 @@ def shown(url: str) -> str:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file elsewhere: its URL, its path below the URL that was asked about ("" for that itself), its size (0 where that is not known),
-    and what changes with its content; "" where nothing does."""
+    """A file elsewhere: URL, path below the URL asked about, size or 0, and what changes with its content, or ""."""
 
     url: str
     inside: str

@@ -99,8 +99,7 @@ def read_values(path: Path) -> dict[str, float]:
 
 
 def typed_lines(path: Path, kind: type[T], hint: str) -> Iterator[tuple[int, T]]:
-    """Rows of JSON Lines or of a CSV, with their lines. Raises DataError naming file:line for another row, and for a value that is
-    no finite number."""
+    """Rows of JSON Lines or CSV, with lines. Raises DataError naming file:line for any other row or value."""
     table = path.suffix.lower() == ".csv"
     decode = msgspec.json.Decoder(kind, strict=not table).decode
     head = ",".join(one.name for one in msgspec.structs.fields(kind) if one.required)  # type: ignore[arg-type]

@@ -177,7 +177,7 @@ class RankRun(msgspec.Struct, frozen=True):
     """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field.
 
     Attributes:
-        key: what decides the result beside the `parents`: options, and the encoder by its fingerprint.
+        key: what decides the result beside `parents`: options, the encoder's fingerprint.
     """
 
     verb: Annotated[str, msgspec.Meta(pattern="^(build-sets|filter)$")]

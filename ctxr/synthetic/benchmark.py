@@ -1,4 +1,4 @@
-"""A benchmark from the drawn world: sets of scenes with contextual descriptions whose truth is computed.
+"""A benchmark of the drawn world: sets of scenes with descriptions whose truth is computed.
 
 It is an artifact of kind `dataset` like one that people made, so every verb that reads one can be tried on it, and a model
 that cannot learn it need not be tried on photographs.

@@ -159,7 +159,7 @@ _ALTERED_SHARE = 0.5  # of what does not hold; the rest was written for other pi
 def pairs_about(
     rng: np.random.Generator, gallery: "GalleryTruth", split: SplitName, hypotheses: int
 ) -> list[EntailmentPair]:
-    """Up to `hypotheses` pairs for each picture of a gallery, half of them entailed where it can be.
+    """Up to `hypotheses` pairs for each picture of a gallery, half of them entailed if possible.
 
     What holds was written for the picture itself, once, or for another one. What does not is one of `altered`, or was written for
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
@@ -182,7 +182,7 @@ def pairs_about(
 
 
 def altered(rng: np.random.Generator, statement: Statement, view: SceneView) -> Statement | None:
-    """The statement with one thing changed, clearly false of the picture; None if no attempt succeeds."""
+    """The statement with one thing changed, clearly false of the picture; None if none is found."""
     for _ in range(_TRIES):
         which = int(rng.integers(len(statement.predicates)))
         changed = _changed(rng, statement.predicates[which])
@@ -246,7 +246,7 @@ TEXT_SOURCE = "world-text"
 def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitName, count: int) -> list[EntailmentPair]:
     """Up to `count` pairs of texts for each picture of a gallery, half of them entailed; each in a picture's family.
 
-    Both come from the same premises and say equally much: neither premise nor length predicts the label.
+    Both have the same premises and say equally much: neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
     for position, image in enumerate(gallery.pictures):

@@ -48,9 +48,9 @@ class Profile:
     """How a simulated worker behaves.
 
     Attributes:
-        care: probability that the text is compared with every image; otherwise the pick is careless.
+        care: probability that the text is compared with every image; else the pick is careless.
         place: probability that a careless pick is the first place shown; otherwise it is any image.
-        writes: probability that a description is true of its target; otherwise it says something empty.
+        writes: probability that a description is true of its target; else it says something empty.
     """
 
     name: str
@@ -466,7 +466,7 @@ def rehearse(workdir: Path, sets: Path, world: World, seed: int, progress: Progr
 
 
 class ServeInvitation(msgspec.Struct, frozen=True):
-    """Of what `ctxr serve` says when it listens: sign-in links by name, and waiting units by task."""
+    """Of what `ctxr serve` says when it listens: links by name, and waiting units by task."""
 
     links: dict[str, str]
     waiting: dict[str, int]
@@ -474,8 +474,7 @@ class ServeInvitation(msgspec.Struct, frozen=True):
 
 @contextmanager
 def served(workdir: Path, invite: int, *words: str) -> Iterator[ServeInvitation]:
-    """`ctxr serve` with more `words` as a process of its own, for the length of a with-block. Raises CtxrError with its own words when
-    it ends before it listens."""
+    """`ctxr serve` with more `words` as a process, for a with-block. Raises CtxrError when it ends too early."""
     command = [sys.executable, "-m", "ctxr", "serve", "--workdir", str(workdir), "--port", "0"]
     command += ["--invite", str(invite), "--rate", "0", "--json", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -322,7 +322,7 @@ def _compared(done: Rehearsal, aggregated: AggregateReport) -> dict[str, Table]:
 
 
 def compared(what: str, results: Path, measure: str, part: str) -> Gain:
-    """A measure of two compared runs over all queries; `part`: what the table of differences calls it."""
+    """A measure of two compared runs over all queries; `part`: its name among differences."""
     figures = msgspec.json.decode((results / "figures.json").read_bytes())
     base, own = (row["value"] for row in figures["figures"] if (row["part"], row["measure"]) == ("all", measure))
     (gain,) = (row for row in figures["differences"] if row["part"] == part)
@@ -380,7 +380,7 @@ def run_revision(work: Path, progress: Progress) -> Gain:
 
 
 LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0.1", "negatives=mean", "epochs=8")
-"""What is changed in the recipe `links-dc`: it learns projections of what the bundled encoder says."""
+"""What is changed in the recipe `links-dc`: it learns projections of the bundled encoder."""
 
 
 def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:

@@ -1,4 +1,4 @@
-"""Drawn photos and invented dialogues in which they are shared, in the released format of PhotoChat.
+"""Drawn photos and invented dialogues that share them, in the released format of PhotoChat.
 
 Labels name shapes and no colours, the sharer speaks of both: a photo with its labels can tell more than either.
 """
@@ -93,7 +93,7 @@ def _dialogue(rng: np.random.Generator, actors: list[Actor]) -> list[dict[str, o
             turn.append(choose(rng, _ELSEWHERE).format(a(noun(rng, other))))
         if not turn or rng.random() < 0.3:
             turn.insert(int(rng.integers(len(turn) + 1)), choose(rng, _CHAT))
-        # what announces a share most of the time is said elsewhere too, and so is what sounds like it
+        # what mostly announces a share is said elsewhere too, and so is what sounds like it
         cues = _ASKS if user == 1 else _OFFERS
         if rng.random() < (0.7 if turn is turns[-1] else 0.08):
             turn.append(choose(rng, cues))

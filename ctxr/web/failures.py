@@ -33,8 +33,7 @@ def too_fast(page: Callable[[HttpProblem], Response], wait: float) -> Response:
 
 
 def error_handlers(page: Show, explain: Show, failed: str, broken: str) -> Handlers:
-    """Of all errors: `page` shows people what went wrong, `explain` scripts too; `failed` is said of files, `broken` of our faults:
-    texts to be translated."""
+    """Of all errors: `page` shows people what went wrong, `explain` scripts too; `failed`: of files, `broken`: ours."""
 
     def unstored(request: Request, error: CtxrError) -> Response:
         sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")

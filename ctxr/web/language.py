@@ -43,7 +43,7 @@ def ngettext(one: str, many: str, count: int) -> str:
 
 
 def N_(text: str) -> str:
-    """The text as it is: marked, so that it has a translation, and translated by `_` where it is shown."""
+    """The text as it is, marked for translations; `_` translates it where it is shown."""
     return text
 
 
@@ -58,7 +58,7 @@ _ZEROS = {"latn": "0", "arab": "٠", "arabext": "۰", "beng": "০", "deva": "�
 
 @lru_cache(10_000)
 def _written(value: float, locale: Locale) -> str:
-    # Babel knows which digits a language is written with, and takes its separators, but writes 0 to 9
+    # Babel knows a language's digits, and takes its separators, but writes 0 to 9
     system = locale.default_numbering_system if locale.default_numbering_system in _ZEROS else "latn"
     text = format_decimal(value, locale=locale, numbering_system=system)
     return text.translate({ord("0") + digit: ord(_ZEROS[system]) + digit for digit in range(10)})

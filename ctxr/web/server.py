@@ -52,7 +52,7 @@ class Connection(H11Protocol):
     """A connection that is closed where a request does not come in time, or its address has too many open.
 
     Args:
-        unlimited: addresses that may have any number. full: called with an address that has too many.
+        unlimited: addresses that may have any number. full: hears of one that has too many.
     """
 
     def __init__(self, *settings: Any, unlimited: Sequence[str], full: Callable[[str], None], **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Open, read and write SQLite and PostgreSQL, in transactions with the time and the rules that apply.
+"""Open, read and write SQLite and PostgreSQL, in transactions with time and rules.
 
 Writers go one after the other: in SQLite by BEGIN IMMEDIATE, in PostgreSQL by one advisory lock for the length of a
 transaction. So a transaction may look first and write then, and what it saw still holds.
@@ -140,8 +140,7 @@ _MOST_TOGETHER = 16
 
 
 class _Group:
-    """Writers of one transaction in the database: each is undone alone if it raises, and all are on the disk when it ends, which takes
-    as long for many as for one."""
+    """Writers of one transaction, each undone alone if it raises; all reach the disk together, as fast as one."""
 
     def __init__(self, begun: AbstractContextManager[Connection]) -> None:
         self._begun, self.connection = begun, begun.__enter__()
@@ -195,7 +194,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction alone among writers, on the disk when the block ends; undone if it raises."""
+        """A writer's transaction alone, on the disk when the block ends; undone if it raises."""
         # threads are admitted in the order in which they asked: with SQLite's own waiting, or a plain lock, some could starve
         admitted = threading.Event()
         with self._guard:
@@ -312,7 +311,7 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.touch(0o600)  # before SQLite opens it: the files beside it get the mode of this one
+            path.touch(0o600)  # before SQLite opens it: files beside it get its mode
         for file in filter(Path.is_file, (path, Path(f"{path}-wal"), Path(f"{path}-shm"))):
             with suppress(PermissionError):  # somebody else's, who decides who may read it
                 file.chmod(0o600)
@@ -337,7 +336,7 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
 
 
 def _write_ahead(engine: Engine, busy_seconds: float) -> None:
-    """Switch the file to write-ahead logging; a switch does not wait for other openers by itself."""
+    """Switch the file to write-ahead logging; the switch itself waits for no other openers."""
     deadline = time.monotonic() + busy_seconds
     connection = engine.raw_connection()
     try:

@@ -69,7 +69,7 @@ def open_journal(
         protocol: the published one where None.
         lease_for: time to answer.
         pictures: hashes of contents by image id, by which copies are one picture; else each id is a picture.
-        exported: ids of all exported units; others are withdrawn, unless they follow from an answer.
+        exported: ids of all exported units; others that follow from no answer are withdrawn.
 
     Raises CtxrError for a database that cannot be opened; DataError for a unit whose content differs from the stored one, for an
     answered unit that is not in `exported`, and for another schema; UsageError for an invalid address or too few qualification
@@ -161,7 +161,7 @@ class Journal(JournalReader):
                 tx.insert(tables.consent, worker=worker, version=version, language=language, at=tx.now)
 
     def decline(self, worker: str, now: datetime) -> None:
-        """Record that an active worker declined a changed consent; nothing for one who never enrolled."""
+        """Record that an active worker declined a changed consent; nothing for anybody else."""
         with self._writing(now) as tx:
             row = tx.find(tables.worker, id=worker, state="active")
             if row is not None and worker not in worker_state.declined(tx):

@@ -28,7 +28,7 @@ class KeptTable:
 
 @cache
 def words() -> dict[str, dict[str, str]]:
-    """What columns say about people, by table; `common`: in tables that say nothing else of them."""
+    """What columns say about people, by table; `common`: where tables say nothing else."""
     return tomllib.loads((files(__package__) / "kept.toml").read_text(encoding="utf-8"))
 
 

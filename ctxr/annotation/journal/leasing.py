@@ -192,7 +192,7 @@ def unit_of(row: RowMapping) -> Unit:
 
 
 def recount(tx: Transaction, worker: str) -> None:
-    """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
+    """Recount votes of all units that a worker voted on, once blocked or unblocked."""
     for name in tx.column(_OF_WORKER, name=worker):
         row = tx.get(tables.unit, id=name)
         recount_unit(tx, unit_of(row), row["live"])

@@ -15,8 +15,7 @@ Pool = Literal["train", "eval", "both"]
 WorkerStatus = Literal["active", "blocked", "screened_out", "withdrawn"]
 
 DECLINED = "declined"
-"""What somebody did who did not agree to a consent: the ending of their visit, and, of one who had begun, a change that leaves their
-state as it is. They may agree later."""
+"""Who did not agree to a consent: ending of a visit, and a change that leaves the state of who had begun."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,7 @@ class Gone(NamedTuple):
 
 @dataclass(frozen=True)
 class PageUse:
-    """What pages of work counted over `answers` of a worker: in how many of them text was `pasted`, how often the page was `left`, and the
-    `seconds` away from it in all. No rule uses it."""
+    """Over `answers` of a worker: in how many text was `pasted`, times the page was `left`, `seconds` away."""
 
     answers: int
     pasted: int
@@ -215,7 +213,7 @@ class ChatRoom:
         turns: messages so far, oldest first.
         present: whether the partner is there.
         may_share: whether this seat can share the photo now. shared: whether it has been.
-        partner_left: the partner left before the share, and another is looked for; False once one came.
+        partner_left: the partner left before the share; False once another came.
         done: whether this seat has finished. closed: nothing more can happen here.
         apart: somebody else waits who may not be paired with this seat.
     """

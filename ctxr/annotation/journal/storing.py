@@ -31,7 +31,7 @@ WITHDRAWN = "withdrawn"
 """Purpose, in the table of units, of those that are no longer served."""
 
 COUNTED = "counted"
-"""Field of a page of work with what its script counted and nobody has stored yet: pastes, absences, and milliseconds away."""
+"""Field of a page of work with what its script counted and has not stored: pastes, absences, and milliseconds away."""
 
 _COUNTS = re.compile("([0-9]{1,8}) ([0-9]{1,8}) ([0-9]{1,8})")
 _MOST_COUNTED = 10**8
@@ -238,7 +238,7 @@ def _texts(payloads: Sequence[str]) -> tuple[str, ...]:
 def record(
     tx: Transaction, unit_row: RowMapping | dict[str, Any], unit: Unit, votes: Sequence[tuple[RowMapping, Answer]]
 ) -> None:
-    """Store one vote of a unit: the answer of one worker, or of both of a talk, whose first one counts."""
+    """Store one vote of a unit: a worker's answer, or both of a talk, where the first counts."""
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
         columns = {"unit": unit.id, "task": unit.task, "payload": msgspec.json.encode(answer).decode()}
         tx.insert(tables.answer, worker=answer.worker, number=number, **columns)

@@ -86,7 +86,7 @@ def erase(tx: Transaction, worker: str, by: str, *, paid: bool) -> Withdrawal:
 
 def _mark(tx: Transaction, worker: str, by: str, number: int) -> None:
     """Call a worker withdrawn, and forget what was decided about them but for who had blocked them."""
-    block = worker_state.block_of(tx, worker)  # that somebody blocked them still decides over their pay
+    block = worker_state.block_of(tx, worker)  # it still decides over their pay
     tx.connection.execute(delete(tables.change).where(tables.change.c.worker == worker))
     before, blocker = ("blocked", block.by) if block else ("active", "")
     columns = {"before": before, "after": "withdrawn", "reason": blocker, "by": by, "at": tx.now, "undone": 0}

@@ -91,7 +91,7 @@ def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float
     if protocol.disjoint == "none":
         return {"both": 1.0}
     units: dict[Pool, int] = {pool: work[pool] for pool in get_args(Pool) if pool != "both" and work.get(pool)}
-    units = units or {"train": 1, "eval": 1}  # nothing is in a pool yet: both are expected to get some
+    units = units or {"train": 1, "eval": 1}  # nothing is in a pool yet: both will get some
     shared = protocol.shared_workers if protocol.disjoint == "partly" else 0.0
     parts = {pool: max(count / sum(units.values()), LEAST_POOL) for pool, count in units.items()}
     return {**{pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()}, "both": shared}
@@ -223,7 +223,7 @@ def end_qualification(tx: Transaction, row: RowMapping) -> None:
 
 
 def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
-    """Change a worker's state to `active`, `allowed`, `blocked` or `screened_out`, and record why."""
+    """Make a worker `active`, `allowed`, `blocked` or `screened_out`, and record why."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)

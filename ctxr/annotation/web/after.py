@@ -22,7 +22,7 @@ class ExitQuestions(Endpoints):
         return self.site.texts.page(EXIT, SPOKEN.get().tag) if self.pages.asks_exit(worker) else None
 
     def show(self, request: Request) -> Response:
-        """The questions; to work for who has none to answer, or was not led here when it was done."""
+        """The questions; to work for who has none, or was not led here when it was done."""
         session = self.pages.session(request)
         key = self.pages.exit_key(session.worker)
         if request.query_params.get("key") != key or not self.pages.agreed(session.worker):
@@ -38,8 +38,7 @@ class ExitQuestions(Endpoints):
         return self.pages.page("exit.html", 422 if problem else 200, csrf=csrf, **shown)
 
     def answer(self, request: Request, posted: Posted) -> Response:
-        """Keep the answers in the words of `exit.md`; each may be empty. Who was shown the form had agreed, so it is taken also where
-        the consent was changed since."""
+        """Keep the answers to `exit.md`, of which any may be empty, also where the consent was changed since."""
         session = self.pages.session(request)
         given = {name: values[0].replace("\r\n", "\n").strip() for name, values in posted.items() if values}
         request.state.kept = [value for name, value in given.items() if name != "csrf" and value]

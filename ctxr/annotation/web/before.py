@@ -46,8 +46,7 @@ class Introduction(Endpoints):
         return visit is not None and self.site.journal.done_by(session.worker) > visit.answers
 
     def decide(self, request: Request, posted: Posted) -> Response:
-        """Enrol who agrees; who refuses is signed out, their submission is over, and no other record is made of it unless they had begun;
-        who withdraws is asked once more."""
+        """Enrol who agrees; sign out who refuses, with a record if they had begun; ask who withdraws once more."""
         session, act, text = self.pages.session(request), request.path_params["act"], self._text(CONSENT)
         if act not in ACTS or text is None:
             raise HttpProblem(404, _("This page does not exist"))

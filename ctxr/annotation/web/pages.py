@@ -253,12 +253,11 @@ class Pages(SignedPages):
         return (message[1], here, self.signer.form_token(session.nonce, here)) if message else None
 
     def news(self, session: Session) -> tuple[str, str, str] | None:
-        """The oldest message that this person has not put away, as pages show it; None without one."""
+        """This person's oldest message that is not put away, as pages show it, or None."""
         return self.told(session, next(iter(self.site.journal.unread(session.worker)), None))
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
-        """The session of a person, who is enrolled now, or once they agree to the consent; the platform's id goes to the private folder
-        and nowhere else."""
+        """The session of a person, enrolled now or once they agree; the private folder alone has the platform's id."""
         worker = self.site.pseudonym(platform, identity)
         if not self.has_withdrawn(worker):
             self.site.identities.worker(platform, identity)

@@ -30,8 +30,7 @@ class LeaseLink(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A browser's cookie: what forms are bound to, who it is (empty before somebody enrolled), the paid `submission`, and the tasks
-    whose instructions were shown, with spaces between them."""
+    """A cookie: what forms are bound to, who it is or "", the paid `submission`, tasks of instructions shown."""
 
     nonce: str
     worker: str = ""

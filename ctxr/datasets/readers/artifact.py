@@ -114,8 +114,7 @@ def _check_references(path: Path, dataset: Dataset) -> None:
 
 
 def open_sets(path: Path) -> Dataset:
-    """What an artifact of image sets, or a dataset made of them, holds. Raises UnfinishedError without a finished artifact, DataError
-    when a table of it was changed or damaged."""
+    """What an artifact of sets, or a dataset of them, holds. Raises UnfinishedError or, for damaged ones, DataError."""
     artifact = open_artifact(path, KINDS, "ctxr build-sets videos/")
     artifact.refuse_changed()
     return dataset_of(artifact)

@@ -56,8 +56,7 @@ def caption_files(path: Path) -> list[Path]:
 
 
 def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
-    """Galleries from JSON files, with photos from their folder and its direct subfolders. Raises DataError naming the id for what
-    does not fit."""
+    """Galleries from JSON files, photos from their folder and its direct subfolders. Raises DataError naming the id."""
     root = path if path.is_dir() else path.parent
     galleries = Galleries(root, passed)
     splits: dict[str, SplitName] = {}

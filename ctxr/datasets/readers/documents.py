@@ -29,7 +29,7 @@ from ctxr.store.tables import UNREADABLE, numbered_lines
 SPLIT_NAMES: dict[str, SplitName] = {"train": "train", "val": "valid", "valid": "valid", "test": "test"}
 """What splits are called in documents, and what that is here."""
 
-WORKER = "mmc4"  # who linked the documents of MMC4: an assignment by similarities of CLIP, not people
+WORKER = "mmc4"  # who linked MMC4's documents: an assignment by similarities of CLIP
 
 _SUFFIXES = ("", *sorted(PHOTO_SUFFIXES), *sorted(map(str.upper, PHOTO_SUFFIXES)))
 
@@ -64,7 +64,7 @@ class _Line(msgspec.Struct):
 
 @dataclass
 class DocumentFiles:
-    """Documents with pictures of the folder of `photos`; `left` names what cannot be used, by reason."""
+    """Documents with pictures of `photos`; `left` names what cannot be used, by reason."""
 
     photos: Galleries
     tables: DocumentTables = field(default_factory=DocumentTables)

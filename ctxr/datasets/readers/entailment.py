@@ -1,7 +1,7 @@
 """Published entailment datasets as pairs: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP and CxC; also as exported by Hugging
 Face, with integers for labels.
 
-Tables are read line by line: a quote that is never closed costs its own row, not the rest of the file.
+Tables are read line by line: a quote that is never closed costs its own row alone.
 """
 
 import csv
@@ -48,8 +48,8 @@ class PairFile:
 
     Attributes:
         pairs: in the order of the file, ids unique.
-        issues: likewise. A row may have several; a row that is left out has exactly one that is not kept.
-        rows: records after the header: pairs and rows left out. source: the format by which it was read.
+        issues: likewise. A row may have several; one that is left out has one that is not kept.
+        rows: records after the header: pairs and rows left out. source: the format that it has.
     """
 
     pairs: tuple[EntailmentPair, ...]
@@ -167,7 +167,7 @@ MOST_LINES = 40
 
 
 _MARKS = ("\ufeff", "\u00ef\u00bb\u00bf")
-"""The byte order mark, and what it becomes when a file is saved twice, as the published MRPC was."""
+"""The byte order mark, and what it becomes in a file saved twice, as the published MRPC was."""
 
 
 class Row(NamedTuple):

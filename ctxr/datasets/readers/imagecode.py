@@ -2,7 +2,7 @@
 
 `train_data*.json` and `valid_data*.json` map a set to {index of the target: description}, `test_data_unlabeled*.json` maps a
 set to a list of descriptions. Beside them may lie `annotator_split_valid*.json` (seen and unseen writers) and
-`manual_annotation_valid*.yaml` (phenomena). The index counts pictures in the order of their numbers.
+`manual_annotation_valid*.yaml` (phenomena). The index counts pictures by their numbers.
 """
 
 import re
@@ -136,7 +136,7 @@ def _questions(
     described: Mapping[str, _DescribedSet], pictures: ReleasePictures, authors: Mapping[tuple[str, int | None], str]
 ) -> ReleaseQuestions:
     questions = ReleaseQuestions()
-    for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
+    for name, entry in described.items():  # a leaderboard wants the order of the file
         for position, (index, text) in enumerate(entry.descriptions):
             key = f"{name}/{position}?" if index is None else f"{name}/{index}"
             questions.texts.append(Text(key, text, authors.get((name, index), UNKNOWN), position))

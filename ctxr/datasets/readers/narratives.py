@@ -113,7 +113,7 @@ def narrative_files(path: Path) -> list[Path]:
 
 
 def read_narratives(path: Path, files: Sequence[Path], passed: Callable[[], None]) -> Dataset:
-    """Narratives with their traces; pictures are searched beside the files and in all folders below.
+    """Narratives with their traces; pictures lie beside the files or in any folder below.
 
     The split is told by `dataset_id`, or else by the file's name. Raises DataError naming file:line for what does not fit, a narrative
     that appears twice, and lines of a video that differ in keyframes.
@@ -183,7 +183,7 @@ class _Reading:
             self.add(at, author, actor, images)
 
     def add(self, at: str, author: str, actor: ActorNarrative, images: Sequence[str]) -> None:
-        """Add a narrative as the next query `AUTHOR/NUMBER`: an id must not tell which image is meant."""
+        """Add a narrative as the next query `AUTHOR/NUMBER`: ids must not tell the image."""
         if not actor.caption.strip():
             self.left["blank narratives, which were left out"].append(at)
             return

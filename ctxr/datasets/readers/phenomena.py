@@ -50,7 +50,7 @@ class PhenomenaRow:
 
     Attributes:
         row: number in the file, from 0. place: `file:line`. index: position of the target.
-        tags: phenomena found. looked: phenomena that were looked for; empty behind the annotated range.
+        tags: phenomena found. looked: those looked for; empty behind the annotated range.
     """
 
     row: int
@@ -63,8 +63,7 @@ class PhenomenaRow:
 
 
 def read_annotations(path: Path) -> list[PhenomenaRow]:
-    """Every row of the file. Raises DataError naming file:line for anything else than the released layout: set, then
-    index, then `description` and `annotation` with codes separated by commas."""
+    """Every row of the file. Raises DataError naming file:line for another layout than the released one."""
     rows: list[PhenomenaRow] = []
     for set_key, inner in _pairs(path, _compose(path), "a mapping of set names"):
         name = set_key.value

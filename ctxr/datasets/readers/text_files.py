@@ -30,8 +30,7 @@ class JsonFile:
     value: Any
 
     def locate(self, *keys: str) -> str:
-        """`file:line` of a key, found after the keys around it (a search: ask only when something is wrong); the bare file if the key
-        is spelled in an unusual way."""
+        """`file:line` of a key, searched after the keys around it; the bare file if the key is spelled unusually."""
         position = 0
         for key in keys:
             match = _key_pattern(key).search(self.text, position)
@@ -47,8 +46,7 @@ def _key_pattern(key: str) -> re.Pattern[str]:
 
 
 def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
-    """The text of a file without its BOM. Raises UsageError with `hint` if it cannot be opened, DataError naming the line that
-    is not UTF-8."""
+    """The text of a file, without BOM. Raises UsageError with `hint` if it cannot be opened, DataError if not UTF-8."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -67,8 +65,7 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
 
 
 def read_json(path: Path, missing: str = "name an existing file or folder") -> JsonFile:
-    """A parsed JSON file. Raises DataError naming file:line where it is not JSON or not UTF-8, DataError for a key that an object has
-    twice, and UsageError with the hint `missing` if it cannot be opened."""
+    """A parsed JSON file. Raises DataError naming file:line for a fault or repeated key, UsageError with `missing`."""
     text = read_utf8(path, missing)
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
@@ -147,7 +144,7 @@ def parquet_rows(path: Path, classes: dict[str, list[str]]) -> Iterator[str]:
 
 
 def class_names(text: str) -> dict[str, list[str]]:
-    """Names of the classes of each column, from the JSON in which `datasets` describes a dataset."""
+    """Names of each column's classes, from the JSON in which `datasets` describes a dataset."""
     features = (info := json_object(text) or {}).get("features", info.get("info", {}).get("features", {}))
     return {name: kind["names"] for name, kind in features.items() if "names" in kind}
 

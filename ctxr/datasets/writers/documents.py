@@ -50,7 +50,7 @@ def write_links(job: ExportJob) -> ExportResult:
             raise DataError(f"the document {document.id} is in none of train, valid and test", hint="export to mmc4")
         links = document.links.copy()
         if (np.nansum(links, 0) > 1).any() and (np.nansum(links, 1) > 1).any():
-            links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0  # all but the first of an image
+            links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0  # but an image's first
             lost += int(np.nansum(document.links) - np.nansum(links))
         unlinked += bool(np.isnan(links).all())
         meta = {"id": document.id, "worker": job.scorer} if job.scores else document.id

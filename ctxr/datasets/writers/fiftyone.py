@@ -1,4 +1,4 @@
-"""A folder that FiftyOne imports: one sample per set and position; each set can be browsed as a group.
+"""A folder that FiftyOne imports: one sample per set and position, grouped by set.
 
 It is the plain JSON layout (`LegacyFiftyOneDataset`), which every version reads; the newer layout is a dump of FiftyOne's database.
 """

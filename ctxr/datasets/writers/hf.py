@@ -118,7 +118,7 @@ def _parquet(
         flush()
         writer.close()
     finally:
-        with suppress(OSError, ValueError):  # after an error: else it would do so when it is collected
+        with suppress(OSError, ValueError):  # after an error: else it would once collected
             writer.close()
 
 

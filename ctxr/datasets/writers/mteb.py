@@ -72,5 +72,5 @@ _LOAD = """    import sys, mteb                      # version 2
     from context_task import ContextTask
     mteb.evaluate(mteb.get_model("openai/clip-vit-base-patch32"), ContextTask())
 
-`hit_rate_at_1` is the accuracy of `ctxr eval`, but for ties, which mteb breaks by the ids of images.
+`hit_rate_at_1` is the accuracy of `ctxr eval`, but for ties, which mteb breaks by image ids.
 """

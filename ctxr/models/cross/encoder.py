@@ -149,8 +149,7 @@ class Streams(nn.Module):
     def forward(
         self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Words [P, T, ...] and regions [P, R, ...];
-        `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
+        """Words [P, T, ...], regions [P, R, ...]; `words_mask`, `regions_mask`: True where there is one."""
         text, vision = self.text, self.vision
         if isinstance(text, CoAttention) and isinstance(vision, CoAttention):
             seen = text.cross(words, vision, regions, regions_mask)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A hypothesis and its premises, text ("" for none) and picture.
-    `pair`: ids of image and query, for a judge that reads a file."""
+    """A hypothesis, its premises: text ("" for none) and picture; `pair`: ids, for a judge that reads a file."""
 
     premise: str
     image: Path | None
@@ -47,7 +46,7 @@ class Judge(Protocol):
 
     Attributes:
         name: as outputs call it. fingerprint: SHA-256 over everything that decides its answers: weights, config, prompt, file.
-        threshold: probability from which on a claim counts as entailed, unless the user says otherwise.
+        threshold: probability from which a claim counts as entailed, unless the user sets another.
         trained_on: images it was trained on or chosen by, which it must not judge: SHA-256 of each available file, and the
             canonical id (`coco/9`, `flickr30k/7`) of each published one. None where its training data are unknown.
         family: the encoder it is built on, such as `ctxr-tiny` or `blip`; "" for none or unknown.
@@ -85,8 +84,7 @@ class PairTokens(NamedTuple):
 
 
 class ClaimTokens(NamedTuple):
-    """What a classifier reads of claims: ids and types as in `PairTokens`,
-    and ids [B, U] of the hypotheses for the image branch."""
+    """What a classifier reads of claims: ids and types of `PairTokens`; [B, U] hypotheses for the image branch."""
 
     ids: Tensor
     types: Tensor
@@ -113,7 +111,7 @@ class ImageSource:
     Attributes:
         build: makes the module, on the CPU, fp32 (`ctxr.models.entailment.fusion.FusionBranch`). width: D of h^v.
         tokenize: hypotheses to ids int64 [B, U], 0 where there is none.
-        preprocess: of pixels; None for a branch over the cells of an encoder, whose name is `cells`.
+        preprocess: of pixels; None for a branch over cells of the encoder named `cells`.
         pairs: premises and hypotheses for the layers over words, which a text branch can share; None where it cannot.
     """
 

@@ -86,7 +86,7 @@ def text_model(config: FusionConfig) -> Any:
 
 
 class CellEmbeddings(nn.Module):
-    """[CLS], then cells [N, P, F] of another encoder's feature map, projected to D and normalised."""
+    """[CLS], then cells [N, P, F] of another encoder's map, projected to D and normalised."""
 
     def __init__(self, cells: int, features: int, width: int) -> None:
         super().__init__()
@@ -134,8 +134,7 @@ class FusionBranch(nn.Module):
         return attention[:, :, 0, 1:].mean(1)
 
     def blackened(self, images: Tensor, ratio: float) -> Tensor:
-        """The pictures, black in the `ratio` of patches with the highest `cls_attention`,
-        at least one; of equal ones the first."""
+        """The pictures, black in the `ratio` of patches of highest `cls_attention`, at least one."""
         shares = self.cls_attention(images).float()
         count = max(1, round(ratio * shares.shape[1]))
         order = shares.argsort(dim=1, descending=True, stable=True)[:, :count]

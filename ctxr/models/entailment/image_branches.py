@@ -94,7 +94,7 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
 
 
 def cells_of(grid: Extractor, pictures: Sequence[Pixels]) -> Array:
-    """float32 [N, P, F], row by row from the top left, without the whole picture and without boxes."""
+    """float32 [N, P, F], row by row from the top left, without whole picture and boxes."""
     return np.stack([regions[1:, : grid.features] for regions in grid.regions(pictures)])
 
 
@@ -125,7 +125,7 @@ def untrained(
 
 
 def new_branch(vision: Callable[[], nn.Module], config: FusionConfig, black: Tensor) -> FusionBranch:
-    """A branch whose first weights are normal (`spread_of`) and follow from the seed, without bias."""
+    """A branch whose first weights are normal (`spread_of`), from the seed, without bias."""
     with seeded(SEED):
         branch = FusionBranch(vision(), text_model(config), black)
         spread = spread_of(branch.width)
@@ -174,13 +174,12 @@ class WordSpace(NamedTuple):
 
 
 _FOUND: dict[tuple[object, ...], WordSpace] = {}
-"""Words by the content of their encoder: those of a classifier's branches,
-and of each that is opened after it, are the same."""
+"""Words by content of their encoder, shared by a classifier's branches and later ones."""
 
 
 @torch.no_grad()
 def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
-    """The words of an encoder on `width` axes. Raises UsageError for an encoder of fewer dimensions."""
+    """The words of an encoder on `width` axes. Raises UsageError for one of fewer axes."""
     most = min(len(pieces), source.width)
     if width > most:
         raise UsageError(
@@ -203,8 +202,7 @@ def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]
 
 @torch.no_grad()
 def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
-    """The branch with words, cells and attention between them that start as the encoder's.
-    Raises as `words_of` and `into_space`."""
+    """The branch whose words, cells and attention start as the encoder's. Raises as `words_of` and `into_space`."""
     source = find_source(encoder)
     model = source.build()
     centre, axes, meaning = words_of(model, source, pieces, branch.width)
@@ -215,7 +213,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     words.word_embeddings.weight.copy_(meaning)
     for part in (words.position_embeddings.weight, words.token_type_embeddings.weight, cells.position_embedding):
         part.mul_(LITTLE)
-    # at first a layer changes words and patches little, and a word attends to the cells that are like it
+    # at first a layer changes words and patches little, and words attend to cells like them
     for layer in branch.vision.encoder.layers:
         layer.self_attn.projection.weight.mul_(LITTLE)
         layer.mlp.fc2.weight.mul_(LITTLE)
@@ -229,8 +227,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
 
 def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weights [E, F] and bias [E] from a cell of the last feature map to the encoder's space.
-    Raises UsageError for other towers."""
+    """[E, F] and bias [E] from a cell of the last map to the encoder's space. Raises UsageError for other towers."""
     pool, project = getattr(tower, "attnpool", None), getattr(tower, "proj", None)
     if pool is not None and hasattr(pool, "c_proj"):
         return pool.c_proj.weight @ pool.v_proj.weight, pool.c_proj.weight @ pool.v_proj.bias + pool.c_proj.bias

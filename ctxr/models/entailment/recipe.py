@@ -65,7 +65,7 @@ class ClassifierRecipe(Recipe):
     def theta(self, premise: bool, image: bool) -> list[bool]:
         """Which head judges a claim: over both where there are both, else of the branch for the premise or the picture.
 
-        A classifier with one branch reads an empty premise or a black picture where its input is missing.
+        A classifier with one branch reads an empty premise or a black picture for missing input.
         """
         head = TEXT if self.text else IMAGE
         if self.text and self.image:

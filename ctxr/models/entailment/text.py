@@ -34,8 +34,7 @@ _MODES = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
 
 
 def read_pooling(folder: Path) -> str:
-    """`cls` or `mean`, as `1_Pooling/config.json` says; `cls` without it.
-    Raises DataError for other modes and a damaged file."""
+    """`cls` or `mean`, of `1_Pooling/config.json`, else `cls`. Raises DataError for other modes or a damaged file."""
     file = folder / POOLING
     if not file.is_file():
         return CLS
@@ -52,7 +51,7 @@ def read_pooling(folder: Path) -> str:
 
 
 def pooled(states: Tensor, ids: Tensor, how: str) -> Tensor:
-    """One vector [B, D] of each row of states [B, T, D]; `ids` [B, T] are 0 where there is no token."""
+    """One vector [B, D] of each row of states [B, T, D]; `ids` [B, T]: 0 for no token."""
     if how == CLS:
         return states[:, 0]
     present = (ids != 0).unsqueeze(-1).to(states.dtype)
@@ -87,7 +86,7 @@ def leftwards(values: Tensor, ids: Tensor) -> Tensor:
 
 
 class TextStates(NamedTuple):
-    """Unit vectors of texts [B, D] and of each token [B, T, D], and which tokens are words [B, T]."""
+    """Unit vectors of texts [B, D] and tokens [B, T, D], and which tokens are words [B, T]."""
 
     whole: Tensor
     tokens: Tensor
@@ -165,8 +164,7 @@ class SharedBranch(nn.Module):
 
 
 def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
-    """An untrained BERT of the recipe's width; its words start as those of `encoder`, if named.
-    Raises what `find_source` raises."""
+    """An untrained BERT of the recipe's width, with words of `encoder`, if named. Raises what `find_source` raises."""
     pieces = tiny_vocabulary()
     config = {
         "vocab_size": len(pieces), "hidden_size": recipe.width, "num_hidden_layers": recipe.text_layers,

@@ -85,8 +85,7 @@ class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
         return batch, model(batch)
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step[Tensor]) -> Tensor:
-        """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy,
-        summed over claims (paper, section 3.4)."""
+        """The sum over claims of theta_t L_t + theta_v L_v + theta_m L_m, cross-entropies (section 3.4)."""
         batch, logits = encoded[0]
         labels = batch.label.repeat_interleave(3)
         losses = functional.cross_entropy(logits.float().flatten(0, 1), labels, reduction="none").view(-1, 3)

@@ -10,7 +10,7 @@ from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.entailment.base import Judge
 from ctxr.store.hashing import sha256_of
 
-# probabilities below which a claim is not entailed, and from which on it is; between them it is unsure
+# probabilities below which a claim is not entailed, from which it is; unsure in between
 Limits = tuple[float, float]
 
 DIGITS = 6  # decimal places of a probability

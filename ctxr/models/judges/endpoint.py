@@ -68,7 +68,7 @@ def question(claim: Claim) -> str:
 
 
 def token_probability(completion: Completion) -> float | None:
-    """P(yes) / (P(yes) + P(no)) over all tokens that mean either, at the answer; None without them."""
+    """P(yes) / (P(yes) + P(no)) over tokens that mean either, at the answer; else None."""
     try:
         positions = completion.raw["choices"][0]["logprobs"]["content"]
         # an answer stands first or last; a thought before it may hold such tokens too
@@ -108,7 +108,7 @@ def _plain(token: str) -> str:
 class EndpointJudge(Judge):
     """A language model behind an endpoint. Every reply is written at once, and counts towards `--max-cost` for good.
 
-    `workdir`: project folder. `budget`: shared with other judges. Raises what `resolve_address` raises.
+    `workdir`: of the project. `budget`: shared with other judges. Raises as `resolve_address`.
     """
 
     pause: chat.Pause | None = None
@@ -140,7 +140,7 @@ class EndpointJudge(Judge):
         files = {claim.image for claim in claims if claim.image is not None}
         contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
         samples_of: list[list[PricedRequest]] = []
-        for claim in claims:  # one request for each sample; none for a claim without premise and picture
+        for claim in claims:  # a request a sample; none without premise and picture
             words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
             size, content = self._tokens(len(words), claim.image is not None), contents[claim.image]
             samples_of.append([PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples])

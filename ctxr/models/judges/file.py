@@ -34,8 +34,7 @@ class FileJudge(Judge):
 
     @cached_property
     def answers(self) -> dict[tuple[str, str], float]:
-        """The probabilities by ids of image and query. Raises DataError naming file:line for an invalid row, and for a pair with two
-        probabilities."""
+        """Probabilities by ids of image and query. Raises DataError naming file:line of invalid and repeated pairs."""
         rows, answers = Rows(self._path), dict[tuple[str, str], float]()
         for row in rows:
             where = f"{rows.path}:{row.line}"

@@ -132,8 +132,7 @@ STATE, BEST = "state.safetensors", "best.safetensors"
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that a running training calls: `advance` with the number of queries trained on since the last call, `validated` with
-    the number of images scored."""
+    """What a running training calls: `advance` with queries trained on since the last call, `validated` with images."""
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None

@@ -51,7 +51,7 @@ def statement(journal: Journal | None, workdir: Path) -> str:
 
 
 def _lines(journal: Journal, workdir: Path, empty: Path) -> Iterator[str]:
-    """`empty` has a file of identities with nobody in it."""
+    """`empty` has an empty file of identities."""
     private, judgments, backends = private_folder(workdir), workdir / JUDGMENTS, {"local"}
     people = {state.worker for state in journal.workers()}
     if (judgments / MANIFEST).is_file():  # those of other platforms, too

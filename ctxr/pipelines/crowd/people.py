@@ -1,5 +1,4 @@
-"""The quality of each worker, and a certificate that every assignment rule was kept. Blocking or allowing is suggested; a person
-applies it and can undo it."""
+"""The quality of each worker, and a certificate that every rule was kept; people decide who is blocked or allowed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence

@@ -185,8 +185,7 @@ def study_folder(config: Serve) -> Path:
 
 
 def languages_of(config: Serve) -> list[PageLanguage]:
-    """The languages of the pages, with those of the study. Raises UsageError for one without translations, and what
-    `read_languages` raises."""
+    """The languages of the pages. Raises UsageError for one without translations, and what `read_languages` raises."""
     found, own = read_languages(SHIPPED, study_folder(config)), study_folder(config)
     wanted = listed(config.languages) or tuple(found)
     if unknown := [tag for tag in wanted if tag not in found]:
@@ -196,8 +195,7 @@ def languages_of(config: Serve) -> list[PageLanguage]:
 
 
 def _tell(site: Site, waiting: Mapping[str, int], config: Serve, progress: Progress) -> None:
-    """Warn where no unit is open, of answers that Prolific does not confirm, and of a study without a consent or with texts
-    that are translated in part."""
+    """Warn of no open unit, unconfirmed answers, and a study without a consent or with texts translated in part."""
     if not waiting:
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
     if note := unconfirmed_note(site.journal):
@@ -298,8 +296,7 @@ def invited_names(config: Serve) -> list[str]:
 def run_review(
     config: Serve, base_url: str, listening: socket, progress: Progress, opened: Callable[[RunningServer], None]
 ) -> ReviewReport:
-    """Serve a review until interrupted. Raises UnfinishedError without image sets, DataError for damaged ones and for scores that are
-    about none of their images."""
+    """Serve a review until interrupted. Raises UnfinishedError without image sets, DataError for damaged files."""
     source = chosen(config.input, config.workdir, SETS, progress)
     dataset, file = open_sets(source), config.workdir / DECISIONS
     review = Review(dataset, file, read_values(config.scores) if config.scores else {})

@@ -118,8 +118,7 @@ class Validation:
         return tables
 
     def summary(self, figures: Mapping[str, list[Row]]) -> list[tuple[object, ...]]:
-        """Rows of name, value and what it is of: first votes on test, or else on the split that is furthest from training, beside
-        chance, agreement and what was kept."""
+        """Rows of name, value and basis: first votes on test, or on the split furthest from training; chance; kept."""
         rows, first = [], {row["kind"]: row for row in figures["accuracy"] if row["basis"] == FIRST_VOTES}
         for part in [name for name in ("test", "valid", "train", *first) if name in first][:1]:
             row, (_, count, _, kept, *_) = first[part], self.kept_table().rows[0]
@@ -225,8 +224,7 @@ class Validation:
         return rows
 
     def label_agreements(self) -> list[Row]:
-        """Nominal alpha of each label of each labelling task, chosen or not chosen; `all labels` is alpha over whole sets of labels
-        with MASI's distance."""
+        """Nominal alpha of each label of each task; `all labels`: over whole sets of labels, with MASI's distance."""
         sets: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(dict)
         for task, row in first_round(self.answered):
             chosen = sets[task].setdefault((row.query, row.worker), [])

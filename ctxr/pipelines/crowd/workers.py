@@ -93,7 +93,7 @@ def _exit_table(said: list[ExitAnswer]) -> Table:
 
 
 def use_table(used: Mapping[str, PageUse]) -> Table:
-    """How often each worker pasted text and left the page; nothing is decided by it."""
+    """What each worker's pages counted of pasting and leaving; nothing is decided by it."""
     rows = tuple(
         (worker, one.answers, one.pasted, one.pasted / one.answers, one.left / one.answers, one.seconds / one.answers)
         for worker, one in used.items()
@@ -138,8 +138,7 @@ def _journal(config: Workers, *, read_only: bool) -> Iterator[Journal]:
 
 
 def _named(workdir: Path, typed: str, names: list[str]) -> str:
-    """The pseudonym that is typed as a whole, by its beginning, by the name of an invitation, the name with which somebody came
-    in, or their id on Prolific; the history shows no name."""
+    """A typed pseudonym, whole or its beginning, name of a link or of somebody who came in, or id on Prolific."""
     begin = [worker for worker in names if worker.startswith(typed)] if len(typed) > len("w-") else []
     if typed in names or len(begin) == 1:
         return typed if typed in names else begin[0]

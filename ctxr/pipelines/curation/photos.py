@@ -249,8 +249,7 @@ class PhotoPicking:
 
 @dataclass
 class Stripes(Job[Vectors]):
-    """Finds the neighbours of a stripe of photos in pools: files of float32 vectors, each with their shape [N, D], and an index if one
-    gives the candidates."""
+    """Finds neighbours of a stripe of photos in pools: files of float32 vectors [N, D], by an index if there is one."""
 
     artifact: Path
     pools: Sequence[tuple[Path, tuple[int, ...], VectorIndex | None]]

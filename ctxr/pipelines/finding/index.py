@@ -189,8 +189,7 @@ def _look(model: SearchModel, pictures: Sequence[tuple[str, Path] | None]) -> li
 
 
 def photos_in(folder: Path, workdir: Path, progress: Progress) -> dict[str, str]:
-    """SHA-256 of every photo at any depth by its path in the folder; read again only where something changed. Raises UsageError for a
-    folder without photos."""
+    """SHA-256 of every photo by path, read again where something changed. Raises UsageError for a folder of none."""
     project = workdir.resolve()
 
     def find(watch: Watch) -> str:

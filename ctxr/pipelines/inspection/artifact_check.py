@@ -69,8 +69,7 @@ def check_folder(config: Doctor, folder: Path, progress: Progress) -> Iterator[C
 
 
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
-    """Check manifest, tables, arrays, images, references between tables, parents, and sources; with `is_parent` not the sources, which
-    are those of the artifact that was built from it."""
+    """Check manifest, tables, arrays, images, references, parents, and unless `is_parent` the sources."""
     prefix = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)
@@ -200,8 +199,7 @@ DECODE = "put them back as they were published; the commands stop at a picture t
 
 
 def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
-    """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
-    trust."""
+    """Sets that lack pictures, pictures that cannot be decoded, and what the reader left out or took on trust."""
     lacking = [row.id for row in dataset.sets if not all(dataset.images[name].path for name in row.images)]
     files = {image.path: file for image in dataset.images.values() if (file := dataset.picture(image)) is not None}
     if not any(dataset.images[name].path for row in dataset.sets for name in row.images):

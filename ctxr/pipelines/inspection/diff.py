@@ -76,8 +76,7 @@ def _open(name: str, workdir: Path) -> Artifact:
 def changes(
     things: Mapping[str, Sequence[Mapping[str, Any]]], cells: Sequence[Callable[[int, str], str]]
 ) -> dict[str, Table]:
-    """How many things of each name are the same, came, went and changed; and those that are not the same, with what the cell of their
-    name says of one in A (0) and B (1)."""
+    """How many things of each name are the same, came, went, changed; and the others, with what A (0) and B (1) say."""
     counts, tables = list[tuple[Any, ...]](), dict[str, Table]()
     for (what, (first, second)), cell in zip(things.items(), cells, strict=True):
         if not first and not second:

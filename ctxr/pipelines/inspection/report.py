@@ -34,8 +34,7 @@ VIEWS = "views"
 
 
 class Section(NamedTuple):
-    """One part of the page: its id is its anchor, and names its template and script; what `make` returns goes into the template, and
-    None leaves the part out."""
+    """A part of the page: its id names anchor, template and script; `make` returns what fills it, or None."""
 
     id: str
     title: str

@@ -1,5 +1,4 @@
-"""`ctxr status`: what a project holds, how fresh it is, and what comes next. It reads manifests and the journal,
-and opens no file of an artifact."""
+"""`ctxr status`: what a project holds, how fresh it is, what comes next; by manifests and the journal alone."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -191,8 +191,7 @@ def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: i
 
 
 def identity(query: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
-    """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
-    order; equal words of two queries are asked twice."""
+    """A hash over what decides a reply: endpoint, model, query, words, and pictures with their size and order."""
     pictures = [contents[image] for image in rotate_images(query.images, shift)]
     return sha256_of([VERSION, query.query, SYSTEM, instruction(query, shift), pictures, dict(model)])
 

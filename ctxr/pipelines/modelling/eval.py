@@ -134,8 +134,7 @@ class EvalStage(Stage[Inputs]):
 
 
 def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
-    """Match scores with targets, measure, compare, and write the artifact. Raises DataError naming file:line for scores that do not
-    fit, UnfinishedError without a dataset or a run."""
+    """Match, measure, compare, write. Raises DataError naming file:line, UnfinishedError without a dataset or a run."""
     config.check()
     if makes_pairs(config.rerank_by):
         raise UsageError(

@@ -90,8 +90,7 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
 
 
 class Answers:
-    """The `replies` to the requests of a job, in their order; `by_query`, those of `queries` with a reply to every shift; and `waiting`,
-    the requests without one."""
+    """The `replies` of a job in order; `by_query`, where every shift has one; and `waiting`, requests without one."""
 
     def __init__(self, job: ListenJob, replies: Iterable[Reply]) -> None:
         self.job = job
@@ -116,7 +115,7 @@ class Answers:
         return rows
 
     def accuracy(self) -> float | None:
-        """Expected share of targets that score highest, ties in expectation; None without targets."""
+        """Expected share of targets that score highest, also in ties; None without targets."""
         values = {query: [row.value for row in rows] for query, rows in groupby(self.scores(""), lambda row: row.query)}
         hits = []
         for query in self.queries:

@@ -227,7 +227,7 @@ def _tabulate(
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
         shards.append(SHARD_FILE.format(number))
-        # regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none
+        # regions of a picture: first the whole of it, of area 1; a box of area 0 is none
         block = np.load(out / shards[-1], mmap_mode="r", allow_pickle=False)
         present = (block[:, :, -BOX:] != 0).any(-1)
         for row, content in enumerate(contents[start : start + SHARD]):

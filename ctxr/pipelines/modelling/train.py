@@ -47,8 +47,7 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
 
 
 def run(config: Train, progress: Progress = SILENT) -> TrainReport:
-    """Train, or resume where it was stopped, and report the result. Raises DataError for a dataset that cannot be trained on or a
-    checkpoint of another encoder, CtxrError for a loss that is not finite."""
+    """Train or resume, and report. Raises DataError for a bad dataset or checkpoint, CtxrError for an infinite loss."""
     config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     question = problem_of(asdict(recipe))
@@ -145,8 +144,7 @@ class Training(Stage[TrainInputs]):
         return any(path.is_absolute() and not path.exists() for path in paths)
 
     def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
-        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test. Every picture is read first, and
-        an earlier run stays until the first unfinished seed is trained."""
+        """A checkpoint of each seed, history and figures; an earlier run stays until an unfinished seed trains."""
         job: TrainJob = find_learner(self.question).job(self.options, inputs.recipe, progress)
         if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
             progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
@@ -186,7 +184,7 @@ class Training(Stage[TrainInputs]):
 
 
 def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:
-    """What a recipe names, by content. A missing thing has no content: opening it raises the error."""
+    """What a recipe names, by content; none for a missing thing: opening it raises the error."""
     if kind == MODEL:
         yield Parent(Path(name).name, MODEL, model_identity(name, workdir))
         return

@@ -244,8 +244,7 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
 
 
 def apply_refusals(config: ReviseLabels, path: Path | None, judge: str, progress: Progress) -> bool:
-    """Make rounds pending that count by the licence of a judge, of this fingerprint, where the latest audit refuses it, and count them
-    again where it does not; whether any changed."""
+    """Make rounds pending where the latest audit refuses a judge's licence, else count them; whether any changed."""
     out, changed = config.folder(), dict[int, Round]()
     licensed = [row for row in read_rounds(out) if row.licence and row.classifier_fingerprint == judge]
     if not licensed or path is None:

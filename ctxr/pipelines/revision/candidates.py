@@ -62,8 +62,7 @@ class Candidates:
 
 
 def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Encoder:
-    """The retrieval model: an encoder by name, or the one that a run of the project has trained. Raises UsageError for one that
-    scores pairs or whole sets."""
+    """The retrieval model: an encoder, or a run of the project. Raises UsageError for one that scores pairs or sets."""
     folder = run_folder(by, workdir)
     if folder is None:
         return load_encoder(by, device, warn=progress.warn)

@@ -43,8 +43,7 @@ from ctxr.store.tables import grouped
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> RevisionBase:
-    """The dataset that `config` names, or that was revised before, or the project's. Raises DataError where a file of the rounds was
-    changed since it was written."""
+    """The dataset that `config` names, or that was revised, or the project's. Raises DataError for changed rounds."""
     out = config.folder()
     refuse_changed_rounds(out)
     before = base_of(out)
@@ -92,8 +91,7 @@ class MinedGallery:
 
 @dataclass(frozen=True)
 class RevisionInput:
-    """The dataset of a round, the active rounds before it, the images of each caption that were given or added before, and the galleries
-    to search."""
+    """The dataset of a round, active rounds before it, the images of each caption by then, the galleries to search."""
 
     base: RevisionBase
     before: tuple[Round, ...]
@@ -167,8 +165,7 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
 
 
 def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
-    """The retriever that is asked for, by default that of the latest round. Raises UsageError for a name that is neither a run of the
-    project nor an encoder of vectors."""
+    """The retriever asked for, or that of the latest round. Raises UsageError for no run and no encoder of vectors."""
     by, workdir = rounds[-1].by if rounds and config.retriever == "auto" else config.retriever, config.workdir
     if run_folder(by, workdir) is None and makes_pairs(by):
         raise scores_pairs(by)
@@ -238,8 +235,7 @@ class OpenedJudges(NamedTuple):
 
 
 def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> OpenedJudges:
-    """The judges that a configuration names, or the one that replaces them. Raises UsageError for limits or judges that are given
-    twice and for a --model without an endpoint, and what `open_judge` raises."""
+    """The judges of a configuration, or the one in their place. Raises UsageError for limits given twice."""
     if opened is not None:
         return OpenedJudges(Cascade((opened,)), config)
     named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
@@ -299,7 +295,7 @@ def choose_threshold(
     precision, UsageError where --unsure lies above the threshold.
     """
     if config.precision is not None:
-        # the threshold that was chosen by the same judges on the same pairs before, or is chosen now
+        # the threshold that the same judges chose on the same pairs before, or choose now
         dev = dev_pairs(config, base)
         if dev is None:
             raise DataError(
@@ -368,8 +364,7 @@ def scope_of(
 
 @dataclass(frozen=True)
 class NewRound:
-    """A round that is to be made, known without a model: `by` is its retriever, `leaked` are images that a judge was trained on, and
-    `scope` has the options that decide it."""
+    """A round to be made, known without a model: retriever `by`, `leaked` images, options that decide it in `scope`."""
 
     inputs: RevisionInput
     by: str

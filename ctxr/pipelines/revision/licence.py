@@ -192,8 +192,7 @@ class JudgedPairs:
         return min(lows)
 
     def thresholds(self, wanted: float) -> Doubles:
-        """The thresholds of both halves, [2], each chosen on the other: of those that reach the wanted precision there, the one that
-        agrees with people most often; inf for none."""
+        """Thresholds of both halves, [2], chosen on the other: most agreement at the wanted precision; inf for none."""
         chosen, share = np.full(2, inf), np.where(self.decided, self.entailed, 0.5)
         for half in (0, 1):
             rows, most = self.half == half, -inf

@@ -78,8 +78,7 @@ def audited_counts(
 
 
 def entail_figures(counts: ExpectedCounts, leaked: Flags, seed: int) -> list[dict[str, Any]]:
-    """Entail@K by the classifier's labels as plain values for `figures.json`; corrected where these candidates were audited
-    (`audited_counts`)."""
+    """Entail@K by the classifier's labels for `figures.json`, corrected where it was audited (`audited_counts`)."""
     rows = entail_at(counts, "classifier", np.random.default_rng(seed), leaked, resamples=1000)
     return [asdict(row) for row in rows]
 
@@ -192,8 +191,7 @@ def export_hint(config: ReviseLabels, number: int) -> str:
 def conflict_table(
     conflicts: Sequence[SetConflict], toy: bool, verdicts: Mapping[tuple[str, str], bool] | None = None
 ) -> Table:
-    """Descriptions of small sets that hold for another picture by the judge, perhaps a toy: the surest ones, or those with verdicts of
-    people, by (caption, image)."""
+    """Descriptions of small sets that hold for another picture by the judge: the surest, or those with verdicts."""
     heads = ["description", "written for", f"also holds for{', says a toy' * toy}", "probability"]
     note = f"the surest of {len(conflicts):,}; all are in also.jsonl of the round, for people to check"
     shown = sorted(conflicts, key=lambda row: (-row.probability, row.key()))[:12]

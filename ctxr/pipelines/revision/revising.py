@@ -326,8 +326,7 @@ class JudgedRound:
         ]
 
     def conflicts(self, links: Sequence[CandidateRow]) -> list[SetConflict]:
-        """Descriptions that were found to hold for another picture of their set, for people to check: only in sets of up to 20 should
-        they hold for one alone."""
+        """Descriptions found to hold for another picture of their set of up to 20, for people to check."""
         dataset = self.new.inputs.base.dataset
         small = {image_set.id for image_set in dataset.sets if len(image_set.images) <= 20}
         conflicts = []
@@ -352,7 +351,7 @@ class JudgedRound:
         }  # fmt: skip
         judge_of = np.concatenate([verdicts.judges for verdicts in self.verdicts])
         values = np.concatenate([verdicts.values for verdicts in self.verdicts])
-        # how many candidates each judge was asked about, and how many of these it decided or left unsure
+        # how many candidates each judge was asked about, decided, and left unsure
         limits = (*cascade.limits, self.new.threshold.limits)
         for number, (judge, (low, high)) in enumerate(zip(cascade.judges, limits, strict=True)):
             asked, decided = int((judge_of >= number).sum()), values[judge_of == number]
@@ -473,7 +472,7 @@ def first_captions(pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k
         before = [3 * (pair in gallery.earlier) for pair in gallery.given]
         before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
         kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1, 5))])
-        # a pair that was found only for its caption (2) ranks after all that were found for the picture
+        # a pair found only for its caption (2) ranks after all found for the picture
         mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
         ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
         order = np.lexsort((ranks, -scores, images))

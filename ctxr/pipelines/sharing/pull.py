@@ -41,7 +41,7 @@ def run(config: Pull, progress: Progress = SILENT) -> TransferReport:
         if here and same and not changed(here):
             made.artifacts[out] = True
             if not DRY_RUN.get():
-                shutil.rmtree(out / PULLING, ignore_errors=True)  # of a run that was killed at its end
+                shutil.rmtree(out / PULLING, ignore_errors=True)  # of a killed run
             return TransferReport(out, shown(url), here.manifest.kind, len(contents(here)), 0, 0)
         if DRY_RUN.get():
             raise DryRun(f"would write {out}")
@@ -52,7 +52,7 @@ def run(config: Pull, progress: Progress = SILENT) -> TransferReport:
 
 
 def _fetch(store: Store, out: Path, manifest: bytes, here: Artifact | None, progress: Progress) -> TransferReport:
-    """Put the artifact with this manifest into the folder `out`, in place of the one that is `here`."""
+    """Put the artifact with this manifest into `out`, in place of the one that is `here`."""
     halves, before = out / PULLING, contents(here) if here else {}
     write_bytes(halves / MANIFEST, manifest)
     pulled = open_artifact(halves)

@@ -241,7 +241,7 @@ def part_differences(
     own = [row for row in rows if row.split == split.name]
     if not own:
         return None
-    # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
+    # of a phenomenon's two bases the wider one comes last: all questions whose text has it
     accuracies = {
         (figure.part.split(",")[0], figure.run): percent(figure.interval)
         for figure in figures

@@ -217,7 +217,7 @@ class ContextualJob(scorers.ScorerJob):
     def read(self, dataset: Dataset, verdicts: PairVerdicts) -> scorers.TrainingData:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
-        # the queries of each split that the recipe has to do with; those for training all have one target
+        # queries of each split that the recipe is about; those for training have one target
         splits = by_split(queries_of(dataset))
         train = [query for query in splits.get("train", []) if query.target is not None] if recipe.learns else []
         if recipe.learns and not train:

@@ -49,7 +49,7 @@ class DialogueSources(TowerSources[DialogueQuery]):
         return DialogueEncoder(recipe, tower, self.source.width if recipe.looks else 0, self.texts, words)
 
     def pictures(self, dataset: Dataset, queries: Sequence[DialogueQuery]) -> PictureFiles:
-        """Those of queries with their labels; without files, each its own content, where none are looked at."""
+        """Those of queries with their labels; without files, each its own content, where pictures are not read."""
         wanted = sorted({image for one in queries for image in one.query.images})
         absent = PictureFiles({}, dict(zip(wanted, wanted, strict=True)), self.options.workdir)
         pictures = super().pictures(dataset, queries) if self.recipe.looks else absent

@@ -47,7 +47,7 @@ class DialogueEncoder(TwoTowers):
         self.tower, self.features, self.temperature = tower, features, recipe.temperature
         built: dict[str, Any] = {kind: source.build() for kind, source in texts.items()}
         for kind, source in texts.items():
-            if not source.name.startswith("bert:"):  # from nothing, [CLS] takes long to say anything
+            if not source.name.startswith("bert:"):  # untrained, [CLS] learns slowly
                 built[kind].pooling = MEAN
         self.texts = nn.ModuleDict(built)
         seen = features + (texts["label_text"].width if "label_text" in texts else 0)

@@ -118,7 +118,7 @@ def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[Cl
 
 
 def claim_rows(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
-    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.theta`)."""
+    """Each pair once, for the head that fits its premise (`ClassifierRecipe.theta`)."""
     return [
         ClaimRow(
             pair.premise or "",
@@ -292,8 +292,7 @@ def dev_threshold(job: ClassifierJob, dev: PairTable, entailed: NDArray[np.float
 def _without_shared_premises(
     pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair], progress: Progress
 ) -> list[EntailmentPair]:
-    """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
-    both. Raises DataError where none is left."""
+    """The training pairs whose premise is not on valid or test, as many of QQP's are. Raises DataError for none."""
     groups = {pair.group for pair in (*dev, *pairs.in_split("test")) if pair.image is None}
     same = [pair for pair in train if pair.image is None and pair.group in groups]
     if not same:

@@ -1,4 +1,4 @@
-"""Captions and pictures of galleries against each other in a batch, and what is done with weak positives.
+"""Captions against pictures of galleries in a batch, and what is done with weak positives.
 
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, K candidates, D width.
 """

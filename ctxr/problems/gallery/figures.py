@@ -70,8 +70,7 @@ def gallery_columns(
 
 
 def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> ExpectedCounts | None:
-    """What stands among the first captions of each picture, and what an audit by strata says of it, the mean over the seeds; None with
-    fewer captions than K."""
+    """The first captions of each picture, and what an audit says of them, mean over seeds; None with fewer than K."""
     least = min(len(part.captions) for part in split.parts)
     ks = [k for k in KS if k <= least]
     if not ks:
@@ -129,7 +128,7 @@ def entail_columns(counted: ExpectedCounts, labels: Labels) -> Recalls:
 
 
 def _within(scores: Vectors | Matrix, split: GallerySplit) -> Vectors | Matrix:
-    """The same scores, with captions of other galleries ranked below all of a picture's own gallery."""
+    """The same scores, with captions of other galleries below all of a picture's own."""
     if isinstance(scores, Matrix) or len(split.galleries) == 1:
         return scores  # a table has them there already
     # one more number for each gallery: 4 where both are in it, more than two cosines can differ
@@ -147,7 +146,7 @@ LEAST = 10
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Rated pairs whose both ends are in a split: places of first and second, and ratings, [N] each."""
+    """Rated pairs with both ends in a split: places of first and second, and ratings, [N]."""
 
     kind: str
     first: Codes
@@ -211,7 +210,7 @@ def correlated(
 
 
 def similarity_figures(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
-    """As measures `rho SITS` and so on, between which 95 % of the draws lie in place of an interval."""
+    """As measures `rho SITS` and so on, with the middle 95 % of the draws as interval."""
     return [
         Figure(
             split.name, run, "overall", "all", f"rho {kind}", rho.pairs,
@@ -250,8 +249,7 @@ _WAYS: dict[Way, str] = {
 
 
 def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
-    """Entail@K with the source of its labels, the share that was judged, and the classifier's leaked pictures; columns without a
-    value are left out."""
+    """Entail@K, source of labels, share judged, leaked pictures of the classifier; without columns that are empty."""
     own = [one for one in rows if one.split == split]
     if not own:
         return None

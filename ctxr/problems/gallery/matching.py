@@ -1,4 +1,4 @@
-"""Cross-encoders in galleries: negatives from the batch, the loss over pairs, and scores of a shortlist.
+"""Cross-encoders in galleries: negatives of the batch, loss over pairs, scores of a shortlist.
 
 Letters: C captions, N pictures, B pairs of a batch, m captions and n pictures of a batch, d drawn ones, K candidates.
 """
@@ -90,8 +90,7 @@ def matching_loss(
 
 
 def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, wanted: Tensor, device: str) -> Tensor:
-    """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere.
-    Each row and column has one."""
+    """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted`, in each row and column one; 0 elsewhere."""
     most = int(wanted.sum(1).max())
     present, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
     mask, static = present[:, :most].bool(), torch.zeros(len(texts), dtype=torch.bool)
@@ -119,8 +118,7 @@ class PairMatcher:
 
     @torch.no_grad()
     def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
-        """Scores [n, m] of pictures (rows) with captions (rows of texts), 0 where not `wanted`;
-        `advance` takes how many are done."""
+        """Scores [n, m] of pictures and captions (rows of texts), 0 if not `wanted`; `advance` takes counts of done."""
         table = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
         for start in range(0, len(images), PICTURES):
@@ -154,7 +152,7 @@ class Shortlist:
     most: int = 0
 
     def wanted(self, images: Rows, captions: Rows) -> Wanted:
-        """Which pairs of a gallery's pictures and captions (rows of the vectors) are scored, bool [n, m].
+        """Which pairs of a gallery's pictures and captions (rows of vectors) to score, bool [n, m].
 
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
         """

@@ -65,7 +65,7 @@ class Labels:
     Attributes:
         entailed: with its source. source: in words. leaked: [I] pictures that the classifier was trained on; None where unknown.
             audit: the strata of pairs that the classifier judged, with the human verdicts on each; none without an audit.
-        audited: number of pairs with human verdicts. elsewhere: whether none of them is of this split.
+        audited: number of pairs with human verdicts. elsewhere: none of them is of this split.
         sampled: the judged pairs by the strata of an audit.
         asked: places of the pictures that are counted, ascending; None: all.
         by: the source, unless it is the drawn truth or a classifier. only_right: whether the source lists positives only.

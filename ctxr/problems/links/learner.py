@@ -185,7 +185,7 @@ read_links = partial(read_config, kind=LinksCheckpoint, what="a training on docu
 
 
 def whole_documents(dataset: Dataset) -> list[Document]:
-    """The documents of a dataset that have sentences. Raises DataError where it holds something else."""
+    """The documents of a dataset that have sentences. Raises DataError for anything else."""
     if not is_documents(dataset):
         raise DataError(f"{dataset.name} holds no documents", hint="ctxr build-documents   makes some")
     return [one for one in documents_of(dataset) if one.sentences]
@@ -234,7 +234,7 @@ class LinksJob(TrainJob):
         self.dataset, self.queries = dataset.name, {name: len(part) for name, part in self.documents.items() if part}
 
     def check(self) -> None:
-        """Read features, or every picture but those of train, which are read before the first step."""
+        """Read features, or all pictures but those of train, read before the first step."""
         if self.sources.matrix is not None:
             self.sources.matrix([image for part in self.documents.values() for one in part for image in one.images])
         else:
@@ -258,7 +258,7 @@ class LinksJob(TrainJob):
             objective = partial(LinksObjective, recipe, examples, valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         elif vectors is not None:
-            # of every class of ImageNet the mean vector of those words of its name that have one, else 0
+            # of each class of ImageNet the mean vector of words of its name that have one, else 0
             row = {word: number for number, word in enumerate(self.words)}
             parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
             means = torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
@@ -326,8 +326,7 @@ class OpenLinks(OpenScorer):
         }
 
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:
-        """Unit vectors of the sentences [n, D] and images [m, D] of each document,
-        by a scorer or else the first."""
+        """Unit vectors of each document's sentences [n, D] and images [m, D], by a scorer or else the first."""
         checkpoint, vocabulary = self.checkpoints[scorer or next(iter(self.checkpoints))], list[str]()
         if checkpoint is None:
             recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)

@@ -34,7 +34,7 @@ def similarities(
         kind: dc, the mean of the best cosine of each sentence plus that of each image; tk, the same of the k best of each; ap, the
             mean of the k links of the best assignment.
         half: k is half of min(n, m), rounded up, instead of min(n, m).
-        at_most: the assignment leaves out links that are not positive; without any the similarity is 0.
+        at_most: the assignment leaves out links that are not positive; 0 without any.
     """
     cosines = sentences @ images.T
     cosines = cosines.to(torch.promote_types(cosines.dtype, torch.float32))
@@ -135,8 +135,7 @@ class DocumentTable:
     def unit_vectors(
         self, model: nn.Module, documents: Tensor, at_once: int, device: str, bf16: bool
     ) -> list[tuple[Tensor, ...]]:
-        """Of the sentences [n, D] and images [m, D] of some documents, on the CPU,
-        by a model in evaluation mode."""
+        """Of some documents' sentences [n, D] and images [m, D], on the CPU, by a model in evaluation mode."""
         towers = []
         for tower, own in enumerate(self.rows):
             rows, counts = gathered(own, documents)

@@ -265,7 +265,7 @@ class DocumentGraphs:
     """A document as the page draws it; the graph of a run that scored nothing is None.
 
     Attributes:
-        images: ids, and the numbers of their pictures. links: true ones, positions of sentence and image.
+        images: ids, and numbers of their pictures. links: true ones, places of sentence and image.
     """
 
     id: str

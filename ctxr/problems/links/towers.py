@@ -99,7 +99,7 @@ class DocumentTowers(nn.Module):
 
     Args:
         widths: of the vectors that the towers make before they are projected.
-        words: first word vectors [V, D], row 0 for no word; None where an encoder makes vectors of texts.
+        words: first word vectors [V, D], row 0 for no word; None with an encoder of texts.
         encoder: model of open_clip that learns; None where what it makes comes in as vectors.
     """
 
@@ -124,7 +124,7 @@ class DocumentTowers(nn.Module):
             self.projections.append(nn.Sequential(*parts))
 
     def encode(self, tower: int, inputs: Tensor) -> Tensor:
-        """[N, D] of what a tower takes: tokens or vectors of sentences, pixels or vectors of images."""
+        """[N, D] of what a tower takes: tokens, pixels, or vectors of sentences or images."""
         module: Any = self.image if tower == IMAGES else getattr(self.text, "encode_text", self.text)
         if module is None:
             return inputs
@@ -178,7 +178,7 @@ class DenseNet169:
         self.fingerprint, self._model, self._device = fingerprint_of(model.state_dict()), model.to(device), device
 
     def encode_images(self, images: Sequence[Pixels]) -> npt.NDArray[np.float32]:
-        """Averages [N, 1664] of the last feature map over 224 x 224 pixels in the middle of 256 x 256."""
+        """Averages [N, 1664] of the last map over the middle 224 x 224 of 256 x 256 pixels."""
         parts = []
         for start in range(0, len(images), ROWS):
             part = _PREPROCESS(images[start : start + ROWS])[:, :, _CENTRE, _CENTRE]
@@ -188,7 +188,7 @@ class DenseNet169:
         return np.concatenate(parts)
 
     def objects(self, features: npt.NDArray[np.float32], most: int) -> npt.NDArray[np.float32]:
-        """Which of `LABELS` are the `most` likeliest ones for features [N, 1664]: 1 or 0, [N, 1000]."""
+        """Which of `LABELS` are the `most` likeliest for features [N, 1664]: 1 or 0, [N, 1000]."""
         with torch.inference_mode():
             scores = self._model.classifier(torch.from_numpy(features).to(self._device)).cpu()
         best = scores.topk(min(most, len(LABELS)), 1).indices

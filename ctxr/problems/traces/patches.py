@@ -48,7 +48,7 @@ class PatchTower(nn.Module):
         rows, columns = (averaging(side, kept).to(cells) for side in cells.shape[2:])
         cells = torch.einsum("hi,wj,nfij->nhwf", rows, columns, cells).flatten(1, 2)
         vectors = cell_vectors(self.tower, cells.flatten(0, 1)).view(len(cells), kept * kept, -1)
-        whole = outputs[0] if outputs else self.tower(pixels)  # networks of timm make their map alone
+        whole = outputs[0] if outputs else self.tower(pixels)  # timm makes the map alone
         return unit(torch.cat([whole[:, None], vectors], 1))
 
     @torch.inference_mode()

@@ -20,7 +20,7 @@ class TracedQuery(AskedQuery):
     Attributes:
         words: said one after the other, [K].
         times: [K, 2] seconds in which each was said. strokes: [P, 3] x, y and seconds of the points of each.
-        drawn_on: [S] image of each stroke, numbered among the relevant ones in the order of the set.
+        drawn_on: [S] image of each stroke, numbered among the relevant ones of the set.
     """
 
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class TracedQuery(AskedQuery):
         return replace(self, text=text, words=words, times=times, strokes=strokes, drawn_on=drawn_on)
 
     def phrased(self, count: int) -> "TracedQuery":
-        """With each `count` words as one, said from the start of the first to the end of the last."""
+        """With each `count` words as one, from the start of the first to the end of the last."""
         parts = [slice(start, start + count) for start in range(0, len(self.words), count)]
         spans = [(self.times[part, 0].min(), self.times[part, 1].max()) for part in parts]
         words = tuple(" ".join(self.words[part]) for part in parts)

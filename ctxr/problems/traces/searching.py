@@ -31,8 +31,7 @@ BACKGROUND: tuple[str, ...] = tuple(EfficientNet_B0_Weights.DEFAULT.meta["catego
 """143 everyday words, by which a gallery is known: a query fits that fits it better than `LEAST_RANK` of them (docs/log.md)."""
 
 TRACE_WEIGHT = 0.5
-"""Of a drawing beside the words, without training: with 1, as `traces-heat` has it, a stroke costs more than it gains where the words
-name other things, too (docs/log.md)."""
+"""Of a drawing beside words: at 1, `traces-heat` loses where the words name other things, too (docs/log.md)."""
 
 _KEPT = 512  # vectors of texts; somebody who types asks for the same words again
 
@@ -55,7 +54,7 @@ class SearchModel:
     Attributes:
         width: D. cells: C. size: D + C * E. reach: numbers of a cell that texts reach.
         reads: text, trace or text+trace; text for an encoder without cells.
-        knows: whether everyday words mean anything to it; only then ctxr says whether a picture fits.
+        knows: everyday words mean something to it; only then ctxr says whether a picture fits.
     """
 
     def __init__(self, by: Path | str, options: ScoringOptions, progress: Progress) -> None:

@@ -43,7 +43,7 @@ def two_layers(width: int, inner: int, out: int, dropout: float) -> nn.Sequentia
 
 
 class BoxEmbedder(nn.Module):
-    """x1, y1, x2, y2 and area, each by a layer of its own, side by side, then through a 2-layer MLP."""
+    """x1, y1, x2, y2 and area, each by its own layer, side by side, then a 2-layer MLP."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class DualEncoder(TwoTowers):
             self.traced = BoxEmbedder(width, dropout)
         if recipe.positions:
             self.places = nn.Embedding(recipe.max_tokens, width)
-            nn.init.normal_(self.places.weight, std=0.02)  # as in BERT: beside 1 the words would be lost
+            nn.init.normal_(self.places.weight, std=0.02)  # as in BERT: 1 would drown the words
         self.seen = nn.Linear(features, width)
         if recipe.locations:
             self.located = BoxEmbedder(width, dropout)
@@ -108,7 +108,7 @@ class DualEncoder(TwoTowers):
                 nn.init.zeros_(layer.bias)
 
     def images(self, regions: Tensor) -> Tensor:
-        """[N, D] of regions [N, R, F + 5], all 0 where there is none; their order does not matter."""
+        """[N, D] of regions [N, R, F + 5] in any order, all 0 where there is none."""
         if self.training:
             regions = regions[:, torch.randperm(regions.shape[1])]
         features, boxes = regions[..., :-BOX], regions[..., -BOX:]

@@ -1,4 +1,4 @@
-"""Backdrops: windows of public-domain photographs, and textures whose spectrum falls like a photograph's.
+"""Backdrops: windows of public-domain photographs, and textures with a photograph's spectrum.
 
 The photographs are those in scikit-image's wheel that their documentation (`skimage/data/_fetchers.py`) calls CC0 or
 public domain: brick, camera, chelsea, coffee, grass and gravel are CC0, astronaut, hubble_deep_field and rocket public
@@ -24,7 +24,7 @@ class WheelPhoto(msgspec.Struct, frozen=True):
 
 
 class Texture(msgspec.Struct, frozen=True):
-    """A random texture with spectrum 1/f^slope; natural photographs lie near slope 1, larger is smoother.
+    """A random texture with spectrum 1/f^slope; photographs lie near slope 1, larger is smoother.
 
     Attributes:
         stretch: how much longer structures are across than down. colours: RGB of its dark, middle and light tones.
@@ -111,7 +111,7 @@ def pyramid(name: str) -> tuple[np.ndarray, ...]:
 
 
 def window(name: str, x: float, y: float, zoom: float, mirrored: bool, *, width: int, height: int) -> np.ndarray:
-    """Return the window of a backdrop, uint8 RGB [height, width, 3], resampled with sub-pixel precision.
+    """The window of a backdrop, uint8 RGB [height, width, 3], with sub-pixel precision.
 
     Args:
         x, y: where the window lies in the room left to it, 0 left or top to 1 right or bottom.

@@ -51,8 +51,7 @@ FORMATS: dict[str, Format] = {
 
 
 class Take(msgspec.Struct, frozen=True):
-    """A shot's place in a film: its first frame, at whose time the shot's clock shows zero, and how many frames from there on a
-    dissolve mixes with the shot before; 0 after a hard cut."""
+    """A shot's place in a film: its first frame, at time zero of its clock, and frames of a dissolve, 0 for a cut."""
 
     first: int
     shot: SceneShot
@@ -116,7 +115,7 @@ def sample_film(rng: np.random.Generator, name: str, seconds: float) -> Film:
     film = FORMATS[name]
     count = max(2, round(seconds * film.rate))
     times = tuple(Fraction(frame) / film.rate for frame in range(count))
-    if film.variable:  # whole milliseconds whose mean is the nominal duration, as phones record them
+    if film.variable:  # whole milliseconds around the nominal duration, as of phones
         steps = rng.choice((20, 30, 35, 45, 70), size=count - 1)
         times = tuple(Fraction(int(at), 1000) for at in np.concatenate([[0], np.cumsum(steps)]))
     firsts, cut = [0], float(rng.uniform(2.0, 4.5))

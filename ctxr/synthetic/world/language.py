@@ -168,8 +168,7 @@ def _case(predicate: Predicate | Temporal) -> str:
 
 
 def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool = False) -> str:
-    """Return the predicate as a clause: lower case, without a full stop; a `whole` one has its subject and verb in front, as after
-    "now" or "for the first time"."""
+    """The predicate as a clause, lower case, without a full stop; a `whole` one has subject and verb in front."""
     forms = FORMS[_case(predicate)]
     if whole:
         forms = tuple(form for form in forms if not form.startswith("~"))

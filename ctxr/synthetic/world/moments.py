@@ -30,7 +30,7 @@ class MomentPredicate(msgspec.Struct, frozen=True, tag=True):
     """What is said of a scene in the light of others."""
 
     def verdict(self, views: Sequence[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never where there is none to compare with."""
+        """Whether it holds of the scene at `index`; never where there is none to compare with."""
         return disjunction(self._verdicts(views, index))
 
     def _verdicts(self, views: Sequence[SceneView], index: int) -> Iterable[Verdict]:
@@ -81,7 +81,7 @@ class NoLonger(Absent, frozen=True):
 
 
 class NotYet(Absent, frozen=True):
-    """None of the kind is there yet: there is none in the scenes before either, and one comes later."""
+    """None of the kind is there yet, nor in the scenes before, and one comes later."""
 
 
 class OfPredicate(MomentPredicate, frozen=True):

@@ -14,7 +14,7 @@ REACH = 1.2
 """How far a shape may reach beyond the unit disc: a square's corners do."""
 Part = tuple[Contour, ...]
 Detail = tuple[Contour, float]
-"""A contour and its shade: below 0 darkens towards black, above 0 lightens towards white, in [-1, 1]."""
+"""A contour and its shade in [-1, 1]: below 0 darkens, above 0 lightens."""
 
 FACED = frozenset({"circle", "square", "heart", "hexagon", "oval", "star", "cloud", "drop", "flower", "balloon"})
 """Shapes with room for a face."""

@@ -136,8 +136,7 @@ def step_towards(direction: str, end: Point, start: Point = CORNER) -> float:
 
 
 class RelativePosition(OfKind, frozen=True, tag="Beside"):
-    """One of the first kind is left of, right of, above or below another one of the second kind, judged by the middles of what is drawn
-    inside the frame."""
+    """One of the first kind is left of, right of, above or below one of the second, by the middles of what is shown."""
 
     side: str
     other: Kind
@@ -184,8 +183,7 @@ class Bigger(OfKind, frozen=True):
 
 
 class Outermost(OfKind, frozen=True):
-    """Of several figures, the one farthest to a side (left, right, top, bottom) is of the kind; a lead below 4 % of the frame is too
-    close to call."""
+    """Of several figures, the one farthest left, right, top or bottom, by at least 4 % of the frame, is of the kind."""
 
     side: str
 

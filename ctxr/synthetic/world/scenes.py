@@ -87,8 +87,7 @@ class Backdrop(msgspec.Struct, frozen=True):
 
 
 class Overlay(msgspec.Struct, frozen=True):
-    """One to four lines on a light panel across the picture, at its "bottom" or "top" edge; `shown` is how much of the panel has
-    slid in, 0..1."""
+    """One to four lines on a light panel at the "bottom" or "top" edge; `shown`: the share that has slid in, 0..1."""
 
     lines: tuple[str, ...]
     edge: str = "bottom"
@@ -192,8 +191,7 @@ def at_edge(edge: int, along: float, inwards: float, reach: Point) -> Point:
 
 
 def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
-    """Return a random scene of one to five actors. For predicates about occlusion, about a quarter of those after the first overlap
-    another one, and a tenth of all are cut by an edge of the frame."""
+    """A random scene of one to five actors; with occlusion, a quarter overlap another, and a tenth are cut."""
     backdrop = sample_backdrop(rng)
     reach = reach_of(aspect)
     actors: list[Actor] = []

@@ -1,4 +1,4 @@
-"""Sets of ten scenes without any encoding: a shot sampled in time, or near neighbours of one scene."""
+"""Sets of ten scenes without an encoder: a shot sampled in time, or neighbours of one scene."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -76,8 +76,7 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
 
 
 def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]:
-    """Return `count` scenes, each one or two small changes and a slightly different stand away from the base, all different, the base
-    not among them."""
+    """`count` different scenes, each one or two small changes and a slightly different stand away from the base."""
     scenes: list[Scene] = []
     while len(scenes) < count:
         scene = neighbour(rng, base)

@@ -271,7 +271,7 @@ def _covers(rng: np.random.Generator, pool: list[tuple[Predicate | Temporal, int
 def contextual_description(
     scenes: Sequence[Scene], target: int, rng: np.random.Generator, ordered: bool = False
 ) -> Description | None:
-    """Return text that holds for the target and for no other scene of the set, or None if none was found.
+    """Text that holds for the target and no other scene of the set; None if none was found.
 
     One to three predicates, each ruling out some of the others, tell the target from them (ImageCoDe, section 3.2).
     """

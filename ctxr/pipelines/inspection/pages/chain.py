@@ -326,8 +326,7 @@ def _votes(
 
 
 def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
-    """Everything a report shows: of `named`, else of the project. Raises what `find_stages` and `read_dataset` raise; DataError naming
-    file and line for a damaged table."""
+    """What a report shows, of `named` or the project. Raises as `find_stages`, `read_dataset`; DataError for tables."""
     with progress.task("reading what the report shows", None) as task:
         notes: list[str] = []
         stages = find_stages(workdir, named, notes)

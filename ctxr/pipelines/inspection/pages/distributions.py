@@ -107,8 +107,7 @@ def _time_marks(start: float, end: float, length: float) -> list[tuple[float, st
 
 
 def make_distributions(edition: PageBuilder) -> Mapping[str, object] | None:
-    """The plots that the data allow, and for image sets a sentence for each plot that is missing. None for results without a dataset,
-    and for a dataset that records nothing to plot."""
+    """Plots, and for image sets a sentence for each one missing. None without a dataset or anything to plot."""
     chain, missing = edition.chain, list[str]()
     plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]

@@ -246,8 +246,7 @@ def _reach(scored: EvaluationRows, split: str) -> float:
 
 
 def _panel(scored: EvaluationRows, split: str, most: float = 1.0) -> dict[str, Any]:
-    """One split of the benchmark: the plot, in SVG units, with a dot and an interval for each run and part and for people, and its
-    table; `most` is where the axis ends."""
+    """One split: the plot, in SVG units up to `most`, with intervals of runs, parts and people; and its table."""
     overall = [row for row in scored.figures if row.split == split and row.view == "overall"]
     figures = {(row.run, row.part, row.measure): row for row in overall}
     shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
