@@ -39,6 +39,7 @@ from ctxr.store.records import Facts, Score, Text
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
 from ctxr.store.units import ids_in_ledger, read_unit
+from ctxr.synthetic import own_task
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
@@ -272,8 +273,18 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     planned = run_command("plan", progress, workdir=work, target_ci=10.0, resolve=10.0)
     release = run_command("export", progress, to="webdataset", input=aggregated.dataset, workdir=work).export
     tables = {"consents": consents, "votes": agreed.tables["agreement"], "sizes": planned.size_table}
-    tables["release"] = _proved(release)
+    tables |= {"release": _proved(release), "own": run_own_task(work / "own", aggregated.dataset, seed, progress)}
     return DemoPart(gain, _compared(done, aggregated) | tables)
+
+
+def run_own_task(work: Path, dataset: Path, seed: int, progress: Progress) -> Table:
+    """Ask people about descriptions by a file of fields, once, and count."""
+    write_bytes(work / "task.toml", own_task.TASK.encode())
+    if not (work / "judgments").exists():
+        run_command("export-tasks", progress, task=str(work / "task.toml"), input=dataset, workdir=work, seed=seed)
+        own_task.rate(work, seed)
+    report = run_command("aggregate", progress, workdir=work, resamples=500)
+    return own_task.beside_truth(read_dataset(report.dataset), report.tables["own"])
 
 
 def _proved(release: Path) -> Table:
