@@ -44,7 +44,7 @@ def answers_to(text: str) -> Mapping[str, str]:
     return {"negation": "yes" if _NOT.search(text) else "no", "sentences": str(min(5, sentences))}
 
 
-class Rater(Visitor):
+class FieldVisitor(Visitor):
     """One who reads a description and fills in every field."""
 
     def answer(self, page: Page) -> Page | None:
@@ -63,7 +63,7 @@ def rate(workdir: Path, seed: int) -> None:
     read_key(workdir / CROWD / PRIVATE, sha256_bytes(str(seed).encode()))
     with served(workdir, PEOPLE) as opened:
         links = enumerate(opened.links.items())
-        people = [Rater(name, link, {}, np.random.default_rng((seed, number))) for number, (name, link) in links]
+        people = [FieldVisitor(name, link, {}, np.random.default_rng((seed, number))) for number, (name, link) in links]
         work_in_turns(people, lambda _: None)
 
 
