@@ -20,7 +20,10 @@ class ParsedText:
 
 @dataclass(frozen=True)
 class Language:
-    """Figures over descriptions: different tokens, share with three sentences or more, mean depth if parsed."""
+    """Figures over descriptions: different tokens, share with three sentences or more, mean depths.
+
+    mean_depth: over sentences; mean_deepest: over descriptions of their deepest one. None if unparsed.
+    """
 
     descriptions: int
     mean_length: float
@@ -30,6 +33,7 @@ class Language:
     mean_sentences: float
     three_or_more: float
     mean_depth: float | None
+    mean_deepest: float | None
 
 
 def language(parsed: Sequence[ParsedText]) -> Language | None:
@@ -39,6 +43,7 @@ def language(parsed: Sequence[ParsedText]) -> Language | None:
     lengths = np.array([len(description.tokens) for description in parsed])
     sentences = np.array([description.sentences for description in parsed])
     depths = [depth for description in parsed for depth in description.depths]
+    deepest = [max(description.depths) for description in parsed if description.depths]
     return Language(
         descriptions=len(parsed),
         mean_length=float(lengths.mean()),
@@ -48,6 +53,7 @@ def language(parsed: Sequence[ParsedText]) -> Language | None:
         mean_sentences=float(sentences.mean()),
         three_or_more=float((sentences >= 3).mean()),
         mean_depth=float(np.mean(depths)) if depths else None,
+        mean_deepest=float(np.mean(deepest)) if deepest else None,
     )
 
 

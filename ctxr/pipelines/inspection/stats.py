@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -24,6 +23,7 @@ from ctxr.models.leakage import leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
+from ctxr.pipelines.inspection.lexicon import load_lexicon, mention_percent
 from ctxr.problems.registry import problems
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import SET_KINDS
@@ -57,19 +57,6 @@ _MENTIONS = {"body_parts": {"video": 72.1, "photos": 30.2}, "colours": {"video":
 
 MOST_ROWS = 15
 """Sources that are named; the rest is summed up."""
-
-
-def load_lexicon(name: str) -> list[list[str]]:
-    """The things that a word list of ctxr names: one a line with all its forms, lower-case, separated by spaces; `#` before a comment."""
-    lines = (Path(__file__).parent / "lexicons" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [line.split() for line in lines if line.strip() and not line.startswith("#")]
-
-
-def mention_percent(parsed: Sequence[ParsedText], lexicon: list[list[str]]) -> float | None:
-    """Percent of descriptions with a token of a lexicon; None without descriptions."""
-    words = {word for forms in lexicon for word in forms}
-    mentions = sum(not words.isdisjoint(description.tokens) for description in parsed)
-    return 100 * (mentions / len(parsed)) if parsed else None
 
 
 PublishedFigure = tuple[str, float | None, float, int, bool]
@@ -145,7 +132,7 @@ class Statistics:
         for name, attribute, scale, published, digits in (
             ("mean length", "mean_length", 1, 23.3, 1),
             ("word types", "word_types", 1, 6916, 0),
-            ("mean tree depth", "mean_depth", 1, 5.1, 1),
+            ("mean tree depth", "mean_deepest", 1, 5.1, 1),
             ("mean sentences", "mean_sentences", 1, 1.6, 1),
             ("3 or more sentences %", "three_or_more", 100, 11.8, 1),
         ):
@@ -225,6 +212,7 @@ class Statistics:
             "mean_sentences": "mean sentences",
             "three_or_more": "share with 3 or more sentences",
             "mean_depth": "mean tree depth",
+            "mean_deepest": "mean depth of the deepest sentence",
         }
         rows = [(text, *(getattr(figure, name) for figure in figures.values())) for name, text in names.items()]
         known = tuple(row for row in rows if set(row[1:]) != {None})

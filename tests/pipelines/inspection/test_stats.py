@@ -24,7 +24,8 @@ from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
-from ctxr.pipelines.inspection.stats import load_lexicon, mention_percent, run
+from ctxr.pipelines.inspection.lexicon import load_lexicon, mention_percent
+from ctxr.pipelines.inspection.stats import run
 from ctxr.store.kinds import SET_KINDS, SetKind
 from tests.drawn import load_drawn
 from tests.pipelines.conftest import THRESHOLD
