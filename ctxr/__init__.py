@@ -15,7 +15,7 @@ _NAMES = {
     "ctxr.api.verbs": (
         "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers", "report", "export", "push",
         "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions", "listen", "revise_labels",
-        "eval", "status", "diff", "doctor",
+        "eval", "status", "diff", "reproduce", "doctor",
     ),
 }  # fmt: skip
 """By module; of the verbs, those that end by themselves."""

@@ -28,6 +28,7 @@ from ctxr.pipelines.curation.config import VerifyReport
 from ctxr.pipelines.inspection.config import DiffReport
 from ctxr.pipelines.inspection.config import DoctorReport
 from ctxr.pipelines.inspection.config import ReportPage
+from ctxr.pipelines.inspection.config import ReproduceReport
 from ctxr.pipelines.inspection.config import ShortcutsReport
 from ctxr.pipelines.inspection.config import StatsReport
 from ctxr.pipelines.inspection.config import StatusReport
@@ -45,7 +46,7 @@ __all__ = [
     "__version__", "load", "Benchmark", "Example", "evaluate", "Results", "agreement", "CtxrError", "UsageError", "DataError",
     "UnfinishedError", "CtxrWarning", "build_sets", "filter", "merge", "plan", "export_tasks", "import_answers", "aggregate", "workers",
     "report", "export", "push", "pull", "rebuild", "verify", "build_documents", "pairs", "stats", "shortcuts", "train", "regions",
-    "listen", "revise_labels", "eval", "status", "diff", "doctor"
+    "listen", "revise_labels", "eval", "status", "diff", "reproduce", "doctor"
 ]
 
 @overload
@@ -300,6 +301,15 @@ def diff(
     artifacts: AnyPath | Sequence[AnyPath] = ..., *, workdir: AnyPath = ..., exit_code: bool = ..., progress: bool = ...
 ) -> DiffReport:
     """Show what was added, removed and changed between two builds, datasets or evaluations, with intervals."""
+
+@overload
+def reproduce(*given: Any, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+@overload
+def reproduce(
+    papers: AnyPath | Sequence[AnyPath] = ..., *, data: AnyPath | None = ..., workdir: AnyPath = ..., out: AnyPath | None = ...,
+    dry_run: Literal[False] = ..., progress: bool = ...
+) -> ReproduceReport:
+    """Show which published figures of five papers follow from the data here, which are off, and what the others need."""
 
 def doctor(
     artifact: AnyPath | None = ..., *, workdir: AnyPath = ..., scores: AnyPath | Sequence[AnyPath] = ..., reference: str = ...,

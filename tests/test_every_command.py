@@ -86,7 +86,7 @@ PEOPLE: Mapping[str, Callable[[], object]] = {
 """What people do before a line."""
 
 ORDER = shlex.split(
-    "init build-sets merge filter diff agreement status run doctor verify export push pull rebuild plan export-tasks serve "
+    "init build-sets merge filter diff agreement reproduce status run doctor verify export push pull rebuild plan export-tasks serve "
     "import-answers aggregate workers stats shortcuts report regions train eval listen search revise-labels build-documents pairs demo"
 )
 """Commands in the order in which their examples are run, each on what those before it made."""

@@ -83,6 +83,7 @@ LINES = {
     "export mmc4": "export --to mmc4 -w links --input links/documents --run links-dc",
     "pairs": "pairs captions/drawn -w links",
     "regions of a release": "regions release -w released --extractor grid:ctxr-tiny --name grid",
+    "reproduce": "reproduce -w reproduced --data release",
     "eval on a release": "eval ctxr-tiny -w released --dataset release --split valid --resamples 50",
     "revise-labels of a release": "revise-labels release -w released --entail --unlicensed --retriever ctxr-tiny --sample 4",
 }

@@ -65,5 +65,6 @@ VERBS = {
     "status": Command("ctxr.pipelines.inspection.status", "Status", "project_status"),
     "diff": Command("ctxr.pipelines.inspection.diff", "Diff", "artifact_diff"),
     "agreement": Command("ctxr.pipelines.inspection.agreement", "AgreementConfig", "vote_agreement"),
+    "reproduce": Command("ctxr.pipelines.inspection.reproduce", "Reproduce", "published_figures"),
     "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks"),
 }

@@ -30,6 +30,7 @@ from ctxr.pipelines.inspection.config import (
     DiffReport,
     DoctorReport,
     ReportPage,
+    ReproduceReport,
     ShortcutsReport,
     StatsReport,
     StatusReport,
@@ -297,6 +298,20 @@ def _firsts(tables: Mapping[str, Table]) -> Iterator[Block]:
             table = replace(table, rows=table.rows[:MOST_SHOWN], note=note)
         if table.rows:
             yield table
+
+
+def published_figures(report: ReproduceReport) -> Iterator[Block]:
+    """Each published figure with what was found, by paper."""
+    for paper, title in report.titles.items():
+        rows = []
+        for one in (one for one in report.cells if one.paper == paper):
+            doubtful = f"; doubtful: {one.cell.doubtful}" if one.cell.doubtful else ""
+            rows.append(
+                (one.cell.at, one.cell.figure, one.cell.shown(one.cell.value), one.here, one.verdict + doubtful)
+            )
+        yield Table(title, ("in", "figure", "printed", "here", "verdict"), tuple(rows))
+    facts = {"measured": ", ".join(report.releases) or None, **report.counts, "page": report.folder / "cells.html"}
+    yield Summary(f"{report.folder}: {WRITTEN[report.up_to_date]}", facts)
 
 
 def shortcuts(report: ShortcutsReport) -> Iterator[Block]:

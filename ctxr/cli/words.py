@@ -31,6 +31,7 @@ LINES = {
     "serve": "Serve annotation pages, or with --review the sets to keep or reject, until Ctrl-C; every answer is saved at once.",
     "status": "Show what a project holds, what is stale or unfinished, and the next command.",
     "diff": "Show what was added, removed and changed between two builds, datasets or evaluations, with intervals.",
+    "reproduce": "Show which published figures of five papers follow from the data here, which are off, and what the others need.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
     "run": "Repeat the commands whose results are stale, in order; never one that costs money or the time of people.",
     "agreement": "Measure the agreement of anybody's votes, from a table or an export of Label Studio.",
@@ -41,7 +42,7 @@ PANELS = {
     "Build": "init build-sets filter merge build-documents pairs run",
     "Ask people": "plan export-tasks serve import-answers aggregate workers revise-labels",
     "Models": "train eval listen regions search",
-    "Look and check": "status report stats shortcuts diff agreement doctor demo",
+    "Look and check": "status report stats shortcuts diff agreement reproduce doctor demo",
     "Share": "export push pull rebuild verify",
 }
 """Commands in the order of help, by heading."""
@@ -67,6 +68,7 @@ EXAMPLES = {
     "serve": "ctxr serve --invite 12",
     "diff": "ctxr diff work/sets work/filtered",
     "agreement": "ctxr agreement votes.csv",
+    "reproduce": "ctxr reproduce imagecode",
     "doctor": "ctxr doctor work/sets",
 }
 """Lines that run as typed, for commands that need an argument."""
@@ -93,6 +95,8 @@ MORE = {
     "descriptions and its pictures (PIL images). It returns a row of scores for each text; higher is better. A score file refers to "
     "queries and candidates by their ids. In an ImageCoDe release, a query is SET/TARGET, in test SET/K? (both count from 0). A candidate "
     "is SET/imgN for image-sets/SET/imgN.jpg, or SET/#POSITION without pictures. docs/python.md shows how to list them.",
+    "reproduce": "A figure over a part of a release is shown, and the rest is needed. The exit code is 5 when a figure is off, unless the "
+    "paper contradicts itself there.",
     "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
     "answered.",
 }

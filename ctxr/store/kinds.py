@@ -36,6 +36,7 @@ EVALUATION = "results"  # eval, of runs
 CLASSIFIER_RESULTS = "classifier_results"  # eval, of classifiers
 AUDIT = "revision_audit"  # revise-labels --audit
 PAIRS = "pairs"  # also its folder in the project
+REPRODUCED = "reproduced"  # reproduce; also its folder in the project
 
 # kinds of origins that are not artifacts
 MODEL = "model"  # a published model, of scores

@@ -148,8 +148,20 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     clip, clip_pages = run_clip(config.out / "clip", progress)
     pages = (*models.pages, *traces.pages, *talks.pages, *clip_pages)
     page = run_command("report", progress, workdir=work, more=tuple(map(str, pages))).page
-    tables |= crowd.tables | models.tables | traces.tables | talks.tables | {"gains": gained}
+    tables |= (
+        crowd.tables
+        | models.tables
+        | traces.tables
+        | talks.tables
+        | {"gains": gained, "published": _published(work, progress)}
+    )
     return DemoReport(config.out, (page, *pages), built, filtered, tables, clip)
+
+
+def _published(work: Path, progress: Progress) -> Table:
+    """What of published figures follows from others, since the demo has no release."""
+    counts = run_command("reproduce", progress, workdir=work).counts
+    return Table("Published figures, without their data", ("", "figures"), (*counts.items(),))
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ctxr.engine.options import DEVICE, Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Workdir
 from ctxr.engine.report import Table, VerbReport
-from ctxr.errors import FindingsError, plural
+from ctxr.errors import FindingsError, did_you_mean, plural, some
 
 if TYPE_CHECKING:
     from ctxr.annotation.journal.results import Overview
@@ -201,6 +201,153 @@ class AgreementReport(VerbReport):
     tables: dict[str, Table]
     notes: tuple[str, ...] = ()
     folder: Path | None = None
+
+
+PAPERS = ("imagecode", "links", "what-where", "photochat", "entailment")
+"""Papers with a table of published figures, in `cells.toml`."""
+
+
+@dataclass(frozen=True)
+class Reproduce(Options):
+    """Options of `ctxr reproduce`."""
+
+    COMMAND = "reproduce"
+    ARGUMENT = "papers"
+    FOLDER = "reproduced"
+
+    papers: tuple[str, ...] = ()
+    """Papers: imagecode, links, what-where, photochat, entailment; default: all."""
+    data: Path | None = None
+    """Folder with releases of the papers, at most two levels deep; default: only what follows from printed figures."""
+    workdir: Workdir = Path("work")
+    out: Path | None = None
+    """Folder to write; default: `reproduced` in the workdir."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Papers that are in the table."""
+        for paper in self.papers:
+            if paper not in PAPERS:
+                yield f"there is no paper {paper!r}", did_you_mean(paper, PAPERS, f"choose of {', '.join(PAPERS)}")
+
+
+State = Literal["reproduced", "off", "needs"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One published figure, and what it takes to find it again.
+
+    Attributes:
+        at: table or section. figure: what is counted. value: as printed, counts in full. unit: "%" or nothing.
+        within: half of the last printed digit; 0 where the figure is exact. kind: another reason for `within`.
+        sample: queries or draws of a trained model's or a random figure, whose 95 % half-width is then the tolerance; 0 otherwise.
+        arithmetic: a function of `ARITHMETIC`, and its arguments: names of cells of the paper, or printed numbers.
+        measure: a function of `MEASURES` with the arguments `of`; `whole`: how many items a complete release has for it.
+        run: a run whose evaluation in the project has the figure: `measured` on `split` and `part`, with the encoder `weights`.
+        needs: what is missing where nothing of this can be run. doubtful: how the print contradicts itself.
+    """
+
+    at: str
+    figure: str
+    value: float
+    unit: str = ""
+    within: float = 0.0
+    kind: str = ""
+    sample: int = 0
+    arithmetic: dict[str, tuple[str | int | float, ...]] = field(default_factory=dict)
+    measure: str = ""
+    of: dict[str, str] = field(default_factory=dict)
+    whole: int = 0
+    run: str = ""
+    weights: str = ""
+    split: str = ""
+    part: str = "all"
+    measured: str = "accuracy"
+    needs: tuple[str, ...] = ()
+    doubtful: str = ""
+    note: str = ""
+
+    @property
+    def tolerance(self) -> float:
+        """How far a figure may lie from the print."""
+        return max(self.within, 1.96 * math.sqrt(self.value * (100 - self.value) / self.sample) if self.sample else 0.0)
+
+    def shown(self, value: float, more: int = 0, sign: str = "") -> str:
+        """A figure with as many digits as the print, and so many more unless both are whole."""
+        digits = math.ceil(-math.log10(2 * self.within) - 1e-9) if 0 < self.within < 0.5 else 0
+        return f"{value:{sign},.{digits if not digits and value == int(value) else digits + more}f}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A figure that was found: its value, how many items it is over, its 95 % interval where it is a mean, and `where` it was found.
+
+    `margin` is what the rounding of arguments adds to the tolerance.
+    """
+
+    value: float
+    items: int
+    by: Literal["data", "arithmetic", "evaluation"] = "data"
+    where: str = ""
+    low: float | None = None
+    high: float | None = None
+    margin: float = 0.0
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What became of a cell of a paper; `needs` says what is missing, where something is."""
+
+    paper: str
+    name: str
+    cell: Cell
+    state: State
+    found: Found | None
+    needs: tuple[str, ...]
+
+    @property
+    def here(self) -> str:
+        """What was found, with its interval in brackets; "–" for nothing."""
+        found, cell = self.found, self.cell
+        if found is None:
+            return "–"
+        ends = (
+            ""
+            if found.low is None or found.high is None
+            else f" ({cell.shown(found.low, 1)} to {cell.shown(found.high, 1)})"
+        )
+        return cell.shown(found.value, 1) + ends
+
+    @property
+    def verdict(self) -> str:
+        """In words, with the tolerance and its kind."""
+        if self.found is None or self.state == "needs":
+            return f"needs {', '.join(self.needs)}"
+        cell, within = self.cell, self.cell.tolerance + self.found.margin
+        kind = cell.kind or ("sampling" if cell.sample else "rounding")
+        said = f"off by {cell.shown(self.found.value - cell.value, 1, '+')}" if self.state == "off" else "reproduced"
+        by = " by arithmetic" if self.found.by == "arithmetic" else ""
+        return f"{said}{by} (±{within:.3g}, {kind})" if within else f"{said}{by} (exact)"
+
+
+@dataclass(frozen=True)
+class ReproduceReport(VerbReport):
+    """Which published figures were reproduced: `cells` in the order of the table, `counts` of them by state, `titles` of the papers, and
+    the `releases` that were measured."""
+
+    folder: Path
+    up_to_date: bool
+    titles: dict[str, str]
+    releases: tuple[str, ...]
+    cells: tuple[CellResult, ...]
+    counts: dict[str, int]
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """The cells that are off, but for those where the print contradicts itself."""
+        off = [f"{one.paper} {one.name}" for one in self.cells if one.state == "off" and not one.cell.doubtful]
+        sentence = f"{plural(len(off), 'figure')} off: {some(off)}"
+        return FindingsError(sentence, hint=f"see {self.folder / 'cells.html'}") if off else None
 
 
 @dataclass(frozen=True)
