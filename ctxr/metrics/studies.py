@@ -24,7 +24,8 @@ ROUNDS = 40
 
 _TWO_SIDED = float(ndtri((1 + LEVEL) / 2))
 _RESOLVED = _TWO_SIDED + float(ndtri(POWER))
-_MOST_ALIKE = 0.95
+MOST_ALIKE = 0.95
+"""Greatest correlation that is told apart from always agreeing."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ def tetrachoric(right: float, both: float) -> float:
     """
     if not 0 < right < 1 or both <= both_right(right, 0.0):
         return 0.0
-    if both >= both_right(right, _MOST_ALIKE):
-        return _MOST_ALIKE
-    return float(brentq(lambda alike: both_right(right, alike) - both, 0.0, _MOST_ALIKE))
+    if both >= both_right(right, MOST_ALIKE):
+        return MOST_ALIKE
+    return float(brentq(lambda alike: both_right(right, alike) - both, 0.0, MOST_ALIKE))
 
 
 def model_of_votes(right: Flags, descriptions: Column, image_sets: Column, workers: Column) -> VoteModel | None:
@@ -73,7 +74,7 @@ def model_of_votes(right: Flags, descriptions: Column, image_sets: Column, worke
     description, image_set, worker = (
         tetrachoric(share, both / pairs) if pairs else 0.0 for both, pairs in (by_description, apart, by_worker)
     )
-    return VoteModel(share, description, min(image_set, description), min(worker, _MOST_ALIKE - description))
+    return VoteModel(share, description, min(image_set, description), min(worker, MOST_ALIKE - description))
 
 
 def _pairs(right: Flags, groups: Column) -> Doubles:
@@ -142,14 +143,16 @@ def resolved_by(difference: Interval) -> float | None:
 
 
 def least_sets(wanted: float, reached: Callable[[int], float], least: int, most: int) -> int | None:
-    """The least number of sets, no fewer than `least`, with which `reached` falls to `wanted`, as errors fall with the root; None above
-    `most`."""
-    sets = max(100, least)
-    for _ in range(6):
-        needed = max(least, int(np.ceil(sets * (reached(sets) / wanted) ** 2)))
-        if needed > most:
+    """A number of sets with which `reached` falls to `wanted`, as errors fall with the root, no more than it takes but for a few in a
+    hundred; no fewer than `least`, and None above `most`."""
+    sets = least
+    for step in range(30):
+        found = reached(sets)
+        if found <= wanted and (sets == least or found >= 0.98 * wanted or step > 5):
+            return sets
+        needed = sets * (found / wanted) ** 2
+        # the last steps only go up
+        sets = max(least, int(np.ceil(needed if step <= 5 else max(needed, 1.01 * sets))))
+        if sets > most:
             return None
-        if abs(needed - sets) <= 0.01 * sets:
-            return needed
-        sets = needed
-    return sets
+    return None

@@ -94,3 +94,12 @@ def test_sizes_are_found_between_the_least_and_the_most() -> None:
     assert least_sets(0.05, root, 5, 1000) == 400
     assert least_sets(0.9, root, 5, 1000) == 5
     assert least_sets(0.01, root, 5, 1000) is None
+
+    def rough(sets: int) -> float:
+        return float(1 / sets**0.5 * (1 + 0.04 * np.sin(sets)))
+
+    for wanted in (0.03, 0.05, 0.09):
+        found = least_sets(wanted, rough, 5, 5000)
+        assert found is not None
+        assert rough(found) <= wanted
+        assert found <= 1.2 / wanted**2

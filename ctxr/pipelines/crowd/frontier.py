@@ -56,12 +56,12 @@ def model_of(config: Plan, right: float, pilot: Sequence[tuple[Unit, Answer]], n
         agreement = 1 - 2 * (right - studies.both_right(right, ALIKE))
         notes.append(f"no description has two votes yet: votes on one are assumed to agree in {agreement:.0%} of pairs")
     else:
-        least = right**2 + (1 - right) ** 2
-        if config.agreement < least - 1e-9:
+        least, most = (1 - 2 * (right - studies.both_right(right, alike)) for alike in (0.0, studies.MOST_ALIKE))
+        if not least - 1e-9 <= config.agreement <= most + 1e-9:
             raise UsageError(
-                f"two votes that are right with probability {right:.3g} agree by chance in {least:.1%} of pairs, not in "
-                f"{config.agreement:.1%}",
-                hint=f"--agreement {ceil(1000 * least) / 1000} or more",
+                f"two votes that are right with probability {right:.3g} agree in {least:.1%} of pairs by chance and in {most:.1%} at most, "
+                f"not in {config.agreement:.1%}",
+                hint=f"--agreement from {ceil(1000 * least) / 1000} to {int(1000 * most) / 1000}",
             )
         description = studies.tetrachoric(right, (config.agreement + 2 * right - 1) / 2)
     return VoteModel(right, description, min(OTHERS, description), min(OTHERS, 1 - description))
@@ -106,8 +106,13 @@ class Frontier:
 
     def sizes(self, progress: Progress) -> list[StudySize]:
         """By descriptions of a set. Raises UsageError where none is reached with `MOST_DESCRIPTIONS`, or nothing is kept."""
-        if not self.model.right:
-            raise UsageError("no retrieval was right, so no description is kept", hint="--right 0.735")
+        if not 0 < self.model.right < 1:
+            seen = (
+                "every retrieval was right: an interval needs some"
+                if self.model.right
+                else "no retrieval was right: nothing"
+            )
+            raise UsageError(f"{seen} {'that are wrong' if self.model.right else 'is kept'}", hint="--right 0.735")
         found = []
         for targets in progress.each("simulate studies", sorted({*TARGETS, self.config.targets})):
             least = max(LEAST_CLUSTERS, self.each * (ceil(LEAST_CLUSTERS / targets) - 1) + 1)

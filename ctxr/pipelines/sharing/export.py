@@ -88,7 +88,7 @@ def card(
         f"# {text(job.dataset.name)}\n",
         f"{subject.sets[:1].upper()}{subject.sets[1:]}: a benchmark for {subject.task}.\n",
         "\n".join(["| figure | value |", "| --- | --- |", *rows, ""]),
-        "`python verify.py` recomputes each of these figures from `tables/`, and needs numpy alone.\n",
+        "`python verify.py` recomputes these figures from `tables/`, and needs numpy alone; it does not check licences.\n",
         "## Loading\n",
         written.load,
         "## How it was made\n",

@@ -205,7 +205,9 @@ def test_a_parsing_model_adds_tree_depth(tmp_path: Path) -> None:
     assert "part" in cells(report.tables["published"])["mean tree depth"][2]
 
 
-def test_json_on_stdout_and_in_the_file_say_the_same_twice(tmp_path: Path) -> None:
+def test_json_on_stdout_and_in_the_file_say_the_same_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("work").mkdir()
     folder = write_release(tmp_path / "release")
     results = [
         runner.invoke(app, ["stats", str(folder), "--json", "--out", str(tmp_path / f"{name}.json")]) for name in "ab"

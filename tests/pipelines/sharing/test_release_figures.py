@@ -130,7 +130,31 @@ def test_a_changed_figure_card_or_file_is_named_and_the_script_fails(release: Pa
     figures.write_text(json.dumps(document))
     done = verified(folder)
     assert done.returncode == 1
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["sets", "words per text", "figures.json"]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["figures.json", "sets", "words per text"]
+
+
+@pytest.mark.parametrize(
+    ("row", "name"), [("| right votes, test | 0.99 |", "right votes, test"), ("| sets | 999 |", "sets")]
+)
+def test_a_figure_that_the_card_adds_or_says_twice_is_named(release: Path, tmp_path: Path, row: str, name: str) -> None:
+    shutil.copytree(release, tmp_path / "copy")
+    card = tmp_path / "copy" / "README.md"
+    text = card.read_text()
+    card.write_text(text.replace("| sets |", f"{row}\n| sets |", 1))
+    assert [line.split(":")[0] for line in verify.differences_of(tmp_path / "copy")] == [name]
+
+
+def test_missing_damaged_and_added_files_take_one_line_each(release: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(release, folder)
+    (folder / "tables" / "more.jsonl").write_text("{}\n")
+    assert [*verify.differences_of(folder)] == ["tables/more.jsonl: not of this release"]
+    (folder / "tables" / "queries.jsonl").write_text("{\n")
+    (folder / "README.md").unlink()
+    done = verified(folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()][:2] == ["README.md", "tables/queries.jsonl"]
+    assert len(done.stdout.splitlines()) == 3
 
 
 def test_the_script_is_short_and_needs_nothing_but_numpy(release: Path) -> None:
