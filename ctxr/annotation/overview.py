@@ -25,7 +25,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import plural
 from ctxr.metrics.agreement import by_units
 from ctxr.metrics.workers import human_accuracy
-from ctxr.store.artifacts import MANIFEST
+from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import PLAN, TASKS
 
 RESAMPLES = 200
@@ -176,7 +176,11 @@ def _money(workdir: Path, journal: Journal, answered: AggregatedAnswers) -> Tabl
     for file in (workdir / TASKS).glob(OFFERS):
         offer = study_offer(file.parent.parent)
         offered[offer.currency] += offer.total / 100
-    if not offered and (workdir / PLAN / MANIFEST).is_file():
+    exported = {
+        open_artifact(file.parent).manifest.config.get("task") for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
+    }
+    known = not exported or {"describe", "retrieve"} & exported  # a plan knows no other tasks
+    if known and not offered and (workdir / PLAN / MANIFEST).is_file():
         plan = msgspec.json.decode((workdir / PLAN / FORECAST).read_bytes())
         offered[plan["currency"]] += plan["cost"] / 100
     rows = tuple((name, owed[name], offered.get(name)) for name in sorted({*owed, *offered}))

@@ -366,7 +366,7 @@ def read_toml(file: Path, option: str) -> dict[str, Any]:
     import tomllib  # here, because `ctxr --help` loads this module and reads no file
 
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"{option} names a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

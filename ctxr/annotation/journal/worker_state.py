@@ -76,8 +76,8 @@ def state_of(row: RowMapping) -> WorkerState:
 
 
 def pool_of(unit: Unit) -> str:
-    """The pool that a unit's workers must be in; checks of the worker, and pairs about which nothing is written, are for all of them."""
-    if unit.purpose != "work" or unit.split is None or "entail" in (unit.task, unit.like):
+    """The pool that a unit's workers must be in; checks of the worker, pairs, and a researcher's own tasks are for everybody."""
+    if unit.purpose != "work" or unit.split is None or {"entail", "own"} & {unit.task, unit.like}:
         return "any"
     return "train" if unit.split == "train" else "eval"
 

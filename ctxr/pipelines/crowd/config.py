@@ -188,7 +188,7 @@ class PlanReport(StudyForecast, VerbReport):
         )
         submissions = ("submissions",) if self.platform == "prolific" else ()
         heads = ("task", "units", "answers", "median", *submissions, "pay", "an hour", "hours", "fees", "cost")
-        return Table(f"What it takes on {self.platform}", heads, rows, note)
+        return Table(f"What it takes on {self.platform}", heads, rows, note, digits=1)
 
     @property
     def size_table(self) -> Table:

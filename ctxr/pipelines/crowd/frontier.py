@@ -128,7 +128,7 @@ class Frontier:
         if not found:
             raise UsageError(
                 f"more than {MOST_DESCRIPTIONS:,} descriptions would be needed",
-                hint="a wider --target-ci, or a larger --resolve",
+                hint="both are in points: --target-ci 5, --resolve 3",
             )
         return found
 

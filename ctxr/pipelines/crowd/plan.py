@@ -145,6 +145,7 @@ class Terms:
 def terms_of(config: Plan) -> Terms:
     """Times, pay and accuracy as given, measured or assumed. Raises UsageError where a task pays less than the floor."""
     notes: list[str] = []
+    cost.platform_fee(config.platform, 0, config.fee_percent)  # refused before anything is simulated
     pilot = cost.answered_work(config.workdir)
     times = _times(config, pilot, notes)
     tasks = {task: config.tasks(task, timing.seconds) for task, timing in times.items()}

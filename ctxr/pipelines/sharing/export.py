@@ -217,8 +217,8 @@ class _ExportStage(Stage[Inputs]):
         hidden = options.hide_test or options.to == "imagecode"
         shown = without_test_answers(dataset) if hidden else dataset
         figures = prove(shown, source / (DROPPED if not hidden else ""), out)
-        written.left_out += [
-            f"{plural(len(rows), 'row')} of {name}.jsonl, for which {options.to} has no place but in {TABLES}/."
+        written.notes += [
+            f"{plural(len(rows), 'row')} of {name}.jsonl are in {TABLES}/ alone: {options.to} has no place for them."
             for name, rows in dataset.payloads.items()
             if name not in written.kept
         ]

@@ -71,11 +71,14 @@ def test_hidden_answers_of_test_are_not_told_by_a_side_table(talks: Path, footag
 
 
 @pytest.mark.parametrize("to", ["webdataset", "hf", "croissant", "narratives"])
-def test_a_format_without_payloads_says_what_it_leaves_out(talks: Path, tmp_path: Path, to: str) -> None:
+def test_a_format_without_payloads_has_them_in_its_tables_and_says_so(talks: Path, tmp_path: Path, to: str) -> None:
     count = len(read_dataset(talks).payloads["dialogues"])
-    left = [f"{count} rows of dialogues.jsonl,", *[f"{count} rows of traces.jsonl,"] * (to != "narratives")]
-    lines = export(talks, tmp_path / "out", to).left_out
-    assert [" ".join(line.split()[:4]) for line in lines if "rows of" in line] == left
+    names = ["dialogues.jsonl", *["traces.jsonl"] * (to != "narratives")]
+    lines = export(talks, tmp_path / "out", to).notes
+    said = [" ".join(line.split()[:4]) for line in lines if "rows of" in line]
+    assert said == [f"{count} rows of {name}" for name in names]
+    for name in names:
+        assert len((tmp_path / "out" / "tables" / name).read_text().splitlines()) == count
 
 
 def test_narratives_keep_traces_of_sets_of_any_kind(talks: Path, tmp_path: Path) -> None:
