@@ -122,7 +122,7 @@ class Mark(msgspec.Struct, frozen=True, tag=True):
         return inside and (not self.box or all(sizes))
 
 
-def place_of(percents: Sequence[str | float]) -> str:
+def mark_place(percents: Sequence[str | float]) -> str:
     """The value of a `Mark` from percent of the picture: x and y, and of a box its width and height. Edges are rounded, so a box stays
     within the picture. What is no number is left as it is, and no mark `holds` it."""
     try:
@@ -136,7 +136,7 @@ def place_of(percents: Sequence[str | float]) -> str:
 
 
 def percents_of(place: str) -> tuple[str, ...]:
-    """What `place_of` was given."""
+    """What `mark_place` was given."""
     parts = place.split(",")
     is_place = all(re.fullmatch(r"-?[0-9]+\.[0-9]{4}", part) for part in parts)
     return tuple(f"{100 * float(part):.2f}".rstrip("0").rstrip(".") for part in parts) if is_place else tuple(parts)

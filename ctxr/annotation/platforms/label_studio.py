@@ -14,7 +14,19 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import PROBLEM, Choice, Field, Form, Mark, Order, Pick, Scale, Write, place_of, report_fields
+from ctxr.annotation.forms import (
+    PROBLEM,
+    Choice,
+    Field,
+    Form,
+    Mark,
+    Order,
+    Pick,
+    Scale,
+    Write,
+    mark_place,
+    report_fields,
+)
 from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.journal.worker_state import pool_of
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
@@ -306,7 +318,7 @@ def _values(field: Field, regions: Mapping[str, Sequence[RegionValue]], sheet: R
 
 def _place(region: RegionValue, field: Mark) -> str:
     sides = (region.x, region.y, region.width, region.height)[: 4 if field.box else 2]
-    return place_of(["" if side is None or region.rotation else side for side in sides])
+    return mark_place(["" if side is None or region.rotation else side for side in sides])
 
 
 def _place_name(field: Order, place: int) -> str:

@@ -68,7 +68,7 @@ class OwnTask(Task):
         return Outcome()
 
 
-def kind_of(field: OwnField) -> str:
+def field_kind(field: OwnField) -> str:
     """The kind of a field, as the file calls it."""
     kinds = [kind for kind, one in KINDS.items() if one is type(field)]
     return kinds[-1 if getattr(field, kinds[-1], False) else 0]

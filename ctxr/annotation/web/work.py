@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Form, Mark, Order, Pick, Talk, Write, percents_of, place_of
+from ctxr.annotation.forms import Form, Mark, Order, Pick, Talk, Write, mark_place, percents_of
 from ctxr.annotation.journal.results import GivenAnswer, Lease, NotAllowed, NoWork
 from ctxr.annotation.journal.storing import COUNTED
 from ctxr.annotation.study import INSTRUCTIONS
@@ -103,7 +103,7 @@ class LeasedUnit:
             elif kinds.get(name) is Order:
                 values[name] = tuple(images.get(part, part) for part in parts)
             elif kinds.get(name) is Mark:
-                values[name] = (place_of(parts),) if any(parts) else ()
+                values[name] = (mark_place(parts),) if any(parts) else ()
             elif kinds.get(name) is Write:
                 values[name] = tuple(part.replace("\r\n", "\n") for part in parts)
             elif name != "csrf":

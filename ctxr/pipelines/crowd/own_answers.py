@@ -10,7 +10,7 @@ from ctxr.annotation.artifacts import AggregatedAnswers
 from ctxr.annotation.forms import PROBLEM, Choice, Mark, Order, OwnField
 from ctxr.annotation.records import OwnQuestions, Unit
 from ctxr.annotation.tasks import counts
-from ctxr.annotation.tasks.own import kind_of
+from ctxr.annotation.tasks.own import field_kind
 from ctxr.engine.report import Table
 from ctxr.metrics.agreement import Agreement, by_units, distance_alpha
 from ctxr.metrics.fields import KINDS
@@ -58,7 +58,7 @@ def own_results(answered: AggregatedAnswers, blocked: Collection[str], resamples
         return OwnResults([], {}, {})
     rng = np.random.default_rng(seed)
     rows: list[Row] = [
-        {"task": one.title, "field": one.field.name, "kind": kind_of(one.field)}
+        {"task": one.title, "field": one.field.name, "kind": field_kind(one.field)}
         | asdict(field_agreement(one.field, votes, rng, resamples))
         for one, votes in asked.items()
     ]
@@ -74,7 +74,7 @@ def own_results(answered: AggregatedAnswers, blocked: Collection[str], resamples
 def field_agreement(field: OwnField, votes: Sequence[FieldVote], rng: np.random.Generator, resamples: int) -> Agreement:
     """Alpha: nominal of a choice, of several with MASI's distance, ordinal of a scale, squared distance of points, 1 - IoU of boxes,
     Kendall's tau distance of orders; none of texts."""
-    units, kind = [vote.unit.id for vote in votes], kind_of(field)
+    units, kind = [vote.unit.id for vote in votes], field_kind(field)
     if kind not in KINDS:
         return Agreement(None, len({*units}), len(votes), "–")
     numbers = _numbers(field, votes)
@@ -87,7 +87,7 @@ def field_agreement(field: OwnField, votes: Sequence[FieldVote], rng: np.random.
 
 def field_answers(asked: Asked, votes: Sequence[FieldVote]) -> Iterator[FieldAnswer]:
     """What the votes on each unit come to."""
-    field, kind = asked.field, kind_of(asked.field)
+    field, kind = asked.field, field_kind(asked.field)
     for own in grouped((vote.unit.id, vote) for vote in votes).values():
         unit, answer, spread, mean = own[0].unit, tuple(text for vote in own for text in vote.values), None, None
         if kind in KINDS:

@@ -80,7 +80,7 @@ def _half(number: float) -> float:
     return 0.5 * 0.1 ** len(repr(number).partition(".")[2]) if isinstance(number, float) else 0.0
 
 
-def judge(paper: str, name: str, cell: Cell, found: Found | None, needs: tuple[str, ...]) -> CellResult:
+def verdict_on(paper: str, name: str, cell: Cell, found: Found | None, needs: tuple[str, ...]) -> CellResult:
     """The verdict on a cell. A figure over a part of the release settles nothing: it is shown, and the rest is needed."""
     state: State = "needs"
     if found is not None and found.by != "arithmetic" and found.items < cell.whole:

@@ -14,7 +14,7 @@ from ctxr.datasets.open import identity_of
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.models.tokens import PARSER
-from ctxr.pipelines.inspection.cells import TABLE, Paper, compute, judge, read_cells
+from ctxr.pipelines.inspection.cells import TABLE, Paper, compute, read_cells, verdict_on
 from ctxr.pipelines.inspection.config import PAPERS, Cell, CellResult, Found, Reproduce, ReproduceReport
 from ctxr.pipelines.inspection.measures import MEASURES, NotHere, Release, releases_in
 from ctxr.problems.results import RESULTS, read_findings
@@ -101,7 +101,7 @@ class FigureSearch:
             needs = (lacking or table.release, *needs)
         if cell.arithmetic and (found is None or found.items < cell.whole):
             found = compute(cell, table.cells)
-        return judge(paper, name, cell, found, needs)
+        return verdict_on(paper, name, cell, found, needs)
 
     def _measured(self, paper: str, cell: Cell) -> tuple[Found | None, str]:
         """The figure of the release that is complete for the cell, else of the largest part; or what the releases lack."""

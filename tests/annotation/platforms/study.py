@@ -10,7 +10,7 @@ import pytest
 
 from ctxr.annotation.artifacts import read_tasks
 from ctxr.annotation.config import ExportTasks, ImportAnswers
-from ctxr.annotation.forms import Choice, Mark, Order, Pick, Scale, Write, percents_of, place_of
+from ctxr.annotation.forms import Choice, Mark, Order, Pick, Scale, Write, mark_place, percents_of
 from ctxr.annotation.journal.identities import Identities, Visit
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
@@ -74,7 +74,7 @@ def said(unit: Unit, identity: str) -> Values:
             values[field.name] = (str(field.low + chance[0] % (1 + field.high - field.low)),)
         elif isinstance(field, Mark):
             left, top, width, height = (1 + 49 * part / 255 for part in chance[:4])
-            values[field.name] = (place_of([left, top, width, height][: 4 if field.box else 2]),)
+            values[field.name] = (mark_place([left, top, width, height][: 4 if field.box else 2]),)
         elif isinstance(field, Order):
             options = [option.value for option in task_of(unit).render(unit, unit.images).options(field)]
             values[field.name] = tuple(sorted(options, key=lambda option: digest(3, option, unit.id, identity)))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxr.annotation.forms import Mark, Order, percents_of, place_of
+from ctxr.annotation.forms import Mark, Order, mark_place, percents_of
 from ctxr.annotation.tasks import task_of
-from ctxr.annotation.tasks.own import KINDS, kind_of, read_own
+from ctxr.annotation.tasks.own import KINDS, field_kind, read_own
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import CtxrError, DataError, UsageError
 from tests.annotation.crowd_units import EVERY_KIND, OWN_ANSWER, TEN, unit
@@ -21,7 +21,7 @@ CHOICE = '[[field]]\nname = "place"\nkind = "choice"\nlegend = "Where?"\noptions
 
 def test_the_example_has_a_field_of_each_kind() -> None:
     file, asked = read_own(EXAMPLE)
-    assert {kind_of(field) for field in asked.fields} == {*KINDS}
+    assert {field_kind(field) for field in asked.fields} == {*KINDS}
     assert (file.about, file.votes, asked.title[:7]) == ("image", 3, "What is")
     place, contents, quality = asked.fields[:3]
     assert [option.label for option in place.options] == ["indoors", "outdoors", "cannot be seen"]  # type: ignore[union-attr]
@@ -145,16 +145,16 @@ PERCENT = st.floats(0, 100)
 @given(PERCENT, PERCENT, PERCENT, PERCENT)
 def test_a_box_within_a_picture_stays_within_it(left: float, right: float, top: float, bottom: float) -> None:
     (left, right), (top, bottom) = sorted((left, right)), sorted((top, bottom))
-    place = place_of([left, top, right - left, bottom - top])
+    place = mark_place([left, top, right - left, bottom - top])
     numbers = [round(10000 * float(part)) for part in place.split(",")]
     assert Mark("a", "b", box=True).holds(place) is all(numbers[2:])
-    assert Mark("a", "b").holds(place_of([left, top]))
-    assert place_of(percents_of(place)) == place
+    assert Mark("a", "b").holds(mark_place([left, top]))
+    assert mark_place(percents_of(place)) == place
 
 
 @given(st.lists(st.text(max_size=6) | st.floats() | st.integers(-(10**400), 10**400), min_size=2, max_size=2))
 def test_what_is_no_number_or_outside_is_no_place(parts: list[str | float]) -> None:
-    place = place_of(parts)
+    place = mark_place(parts)
     if Mark("a", "b").holds(place):
         assert all(-0.005 <= float(part) <= 100.005 for part in parts)
     percents_of(place)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from ctxr.pipelines.inspection.cells import ARITHMETIC, TABLE, compute, judge, read_cells
+from ctxr.pipelines.inspection.cells import ARITHMETIC, TABLE, compute, read_cells, verdict_on
 from ctxr.pipelines.inspection.config import PAPERS, Cell, Found
 from ctxr.pipelines.inspection.measures import FINDERS, MEASURES
 
@@ -100,7 +100,9 @@ def test_every_cell_names_what_exists_and_says_what_it_takes() -> None:
 
 def test_only_doubtful_cells_contradict_the_arithmetic_between_printed_figures() -> None:
     found = [
-        judge(paper, name, cell, compute(cell, PAPER[paper].cells), ()) for paper, name, cell in ALL if cell.arithmetic
+        verdict_on(paper, name, cell, compute(cell, PAPER[paper].cells), ())
+        for paper, name, cell in ALL
+        if cell.arithmetic
     ]
     off = [one.cell for one in found if one.state == "off"]
     assert off
@@ -142,7 +144,7 @@ TRAINED = Cell("t", "f", 50.0, "%", 0.05, sample=100)
 def test_a_verdict_follows_from_the_tolerance(
     cell: Cell, found: Found | None, state: str, words: Sequence[str]
 ) -> None:
-    one = judge("p", "n", cell, found, ("the files",))
+    one = verdict_on("p", "n", cell, found, ("the files",))
     assert one.state == state
     assert bool(one.needs) == (state == "needs")
     said = f"{cell.shown(cell.value)}; {one.here}; {one.verdict}"
