@@ -30,19 +30,15 @@ def agreement(votes: object, *, progress: bool = False, **options: object) -> Ag
 
 def _columns(votes: Any) -> Columns:
     """The columns of a data frame, a mapping of columns, or rows."""
-    if isinstance(votes, Sequence) and votes and all(isinstance(row, Mapping) for row in votes):
+    if isinstance(votes, Sequence) and all(isinstance(row, Mapping) for row in votes):
         return to_columns(votes)
     # rows of pandas that were filtered keep numbers without a name, which say nothing
     if hasattr(votes, "reset_index") and (votes.index.name is not None or votes.index.dtype.kind not in "iu"):
         votes = votes if votes.index.name in votes.columns else votes.reset_index()
-    columns = {
-        str(name): votes[name] for name in getattr(votes, "columns", votes if isinstance(votes, Mapping) else ())
-    }
-    if not columns or not all(
-        hasattr(one, "__iter__") and not isinstance(one, str | Mapping) for one in columns.values()
-    ):
-        raise UsageError(
-            f"{type(votes).__name__} is no table with a column of cells for each name",
-            hint="a file, a data frame, or a dict of columns",
-        )
+    names = getattr(votes, "columns", votes if isinstance(votes, Mapping) else None)
+    columns = {} if names is None else {str(name): votes[name] for name in names}
+    cells = (hasattr(one, "__iter__") and not isinstance(one, str | Mapping) for one in columns.values())
+    if names is None or not all(cells):
+        what = f"{type(votes).__name__} is no table with a column of cells for each name"
+        raise UsageError(what, hint="a file, a data frame, or a dict of columns")
     return {name: [*column] for name, column in columns.items()}

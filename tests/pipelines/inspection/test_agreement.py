@@ -255,6 +255,10 @@ def test_python_takes_a_file_a_frame_and_rows(tmp_path: Path) -> None:
         assert ctxr.agreement(given).tables == wanted
     with pytest.raises(DataError, match="lengths"):
         ctxr.agreement(columns | {"value": [1]})
+    nothing: tuple[object, ...] = ([], {}, Frame({name: [] for name in columns}), {name: [] for name in columns})
+    for empty in nothing:
+        with pytest.raises(DataError, match="holds no votes"):
+            ctxr.agreement(empty)
     with pytest.raises(UsageError, match="int"):
         ctxr.agreement(3)
     with pytest.raises(UsageError, match="levels"):
@@ -283,5 +287,8 @@ def test_a_frame_of_pandas_may_have_its_items_as_index() -> None:
     wanted = ctxr.agreement(long).tables
     wide = long.pivot(index="item", columns="worker", values="value")
     assert ctxr.agreement(long[long.value >= 0].sample(frac=1, random_state=1)).tables.keys() == wanted.keys()
+    for empty in (pandas.DataFrame(), long[:0], wide[:0], long.set_index("item")[:0]):
+        with pytest.raises(DataError, match="holds no votes"):
+            ctxr.agreement(empty)
     for frame in (long.set_index("item"), wide, wide.rename_axis(index=None), wide.reset_index()):
         assert ctxr.agreement(frame).tables["agreement"].rows == wanted["agreement"].rows
