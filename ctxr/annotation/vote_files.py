@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain, compress, cycle
 from numbers import Real
 from pathlib import Path
 
@@ -123,7 +123,12 @@ def votes_in(columns: Columns, names: Mapping[str, str], where: str = "votes", d
     try:
         votes = gather(items, workers, numbers if count == len(given) else given)
     except DataError as error:
-        raise DataError(f"{where}: {str(error).partition(': ')[2]} ({notes[0]})", error.hint) from error
+        pairs, size = [*zip(items, workers, strict=True)], len(next(iter(columns.values())))
+        item, worker = twice = Counter(pairs).most_common(1)[0][0]
+        numbered = zip(compress(cycle(range(1, size + 1)), kept), pairs, strict=True)
+        rows = some(str(row) for row, pair in numbered if pair == twice)
+        what = f"worker {worker!r} judged item {item!r} more than once, in data rows {rows}"
+        raise DataError(f"{where}: {what} ({notes[0]})", "keep one vote of each worker on an item") from error
     if len(votes.worker_names) < 2:
         what = f"{where} holds the votes of one worker, {votes.worker_names[0]!r}, and agreement takes two"
         raise DataError(what, hint="--worker names the column of workers")
@@ -136,8 +141,7 @@ def _long(columns: Columns, names: Mapping[str, str], where: str, notes: list[st
     item, worker, value = taken = [_find(columns, part, names.get(part, ""), where) for part in NAMES]
     rest, first = [name for name in columns if name not in taken and name.strip()], next(iter(columns))
     if any(name and taken.count(name) > 1 for name in taken):
-        what = f"{where}: one column cannot hold two of item, worker and value"
-        raise UsageError(what, hint="--item, --worker, --value")
+        raise UsageError(f"{where}: one column cannot hold two of item, worker and value", "--item, --worker, --value")
     lacking = "worker" if names.get("value") and not worker else ""
     if worker and value:
         lacking = "" if item else "item"

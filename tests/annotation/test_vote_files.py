@@ -110,7 +110,8 @@ def test_several_choices_are_one_value_and_names_beside_numbers_are_said(tmp_pat
         ("item,worker,value\n", "no votes"),
         ("item,worker,value\na,x,NA\n", "no votes"),
         ("item,worker,value\na,x,1\nb,x,2\n", "one worker, 'x'"),
-        (LONG + "b,y,2\n", "v.csv: worker 'y' judged unit 'b'"),
+        (LONG + "b,y,2\n", "v.csv: worker 'y' judged item 'b'"),
+        (LONG + "b,z,NA\n,,\nb,y,2\n", "rows 4, 7 "),
         (LONG + "b,y\n", "line 6 has 2 cells"),
         ("item,item,value\na,x,1\n", "called 'item'"),
     ],
@@ -185,8 +186,8 @@ def test_columns_of_words_that_two_share_or_of_different_numbers_are_people(tmp_
 
 
 def test_an_item_in_two_rows_is_told_with_the_columns_taken(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"worker 'x' judged unit 'a'.*items: text; a person each: x, y"):
-        read(tmp_path / "v.csv", "text,x,y\na,1,2\na,2,1\n")
+    with pytest.raises(DataError, match=r"worker 'x' judged item 'a'.*rows 1, 3 .*items: text; a person each: x, y"):
+        read(tmp_path / "v.csv", "text,x,y\na,1,2\nb,,1\na,2,1\n")
 
 
 def test_the_columns_taken_are_said(tmp_path: Path) -> None:
