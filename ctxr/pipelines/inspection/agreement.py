@@ -25,17 +25,16 @@ from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.version import __version__
 from ctxr.web.static import SHARED, environment
 
-MOST_WEIGHED = (
-    50_000_000  # votes that all draws of an interval count together: below 1,000 draws for more than 50,000 votes
-)
+# votes that all draws of an interval count together: below 1,000 draws for more than 50,000 votes
+MOST_WEIGHED = 50_000_000
 MOST_CLASSES = 40  # values up to which Dawid and Skene's model is fitted and the coincidence matrix of values is given
 # rounds of that model times votes times values, or times cells of all confusion matrices; it is left out below 3 rounds
 MOST_FITTED = 150_000_000
-MOST_PAIRS = (
-    1_000_000  # pairs of people that are listed, and a hundredth of the pairs of votes that are counted for them
-)
+# pairs of people that are listed, and a hundredth of the pairs of votes that are counted for them
+MOST_PAIRS = 1_000_000
 MOST_ROWS = 30  # rows of each table on the page; the files have all
-LEAST_COMMON = 5  # items that two people must share to be compared, unless no two share as many
+LEAST_COMMON = 5  # items that two people must share to be compared
+FEW_ITEMS = 10  # items with two votes below which a note warns of narrow intervals
 
 PAGES, PAGE, PAPER = "ctxr.pipelines.inspection.pages", "agreement.html", "agreement.tex"
 FILES = {PAGE, PAPER, *(f"{name}.csv" for name in ("agreement", "people", "pairs", "items", "confusion"))}
@@ -57,13 +56,11 @@ def run(config: AgreementConfig, progress: Progress = SILENT, columns: Columns |
         table = read_votes(path, names) if columns is None else votes_in(columns, names)
     votes, notes = table.votes, [*table.notes]
     with progress.task("drawing votes again", None):
-        tables = {"agreement": _alphas(table, np.random.default_rng(config.seed))}
+        tables = {"agreement": _alphas(table, np.random.default_rng(config.seed), notes)}
     with progress.task("comparing people", None):
         tables |= _comparisons(votes, notes)
-    counts = {
-        "votes": len(votes), "items": len(votes.unit_names), "people": len(votes.worker_names), "values": len(votes.labels),
-        "missing": table.missing,
-    }  # fmt: skip
+    named = {"items": votes.unit_names, "people": votes.worker_names, "values": votes.labels}
+    counts = {"votes": len(votes), **{what: len(names) for what, names in named.items()}, "missing": table.missing}
     report = AgreementReport(str(path), counts, tables, tuple(notes), config.out)
     if out is not None:
         with progress.task(f"writing {config.out}", None), disk_errors(out):
@@ -74,7 +71,7 @@ def run(config: AgreementConfig, progress: Progress = SILENT, columns: Columns |
     return report
 
 
-def _alphas(table: VoteTable, rng: np.random.Generator) -> Table:
+def _alphas(table: VoteTable, rng: np.random.Generator, notes: list[str]) -> Table:
     levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if table.numeric else ("nominal",)
     draws = int(np.clip(MOST_WEIGHED // len(table.votes), 100, 1000))
     rows, defined = [], []
@@ -87,14 +84,15 @@ def _alphas(table: VoteTable, rng: np.random.Generator) -> Table:
         defined.append((items.resamples, both.resamples))
     of_items, of_both = map(min, zip(*defined, strict=True))
     crowd = f"{of_both:,} of items and people (crowd), the one to quote for other people"
-    note = (
-        f"{items.votes:,} votes on {plural(items.units, 'item', form=',')} with two or more; 95 % intervals from {of_items:,} draws of "
-        f"items and {crowd if paired.crowd > 2 else 'none of people, who are fewer than three'}"
-        + (f"; undefined: {items.reason}" if items.reason else "")
-    )
-    return Table(
-        "Krippendorff's alpha", ("level", "alpha", "low", "high", "crowd low", "crowd high"), tuple(rows), note
-    )
+    note = f"{items.votes:,} votes on {plural(items.units, 'item', form=',')} with two or more; 95 % intervals from {of_items:,} draws of "
+    note += f"items and {crowd if paired.crowd > 2 else 'none of people, who are fewer than three'}"
+    if items.value is None:
+        same = f"every vote{' on items with two or more' if len(table.votes.labels) > 1 else ''} is the same"
+        note = f"alpha is undefined: {same if items.units else 'no item has two votes'}"
+    elif items.units < FEW_ITEMS:
+        notes.append(f"the intervals of alpha are too narrow: fewer than {FEW_ITEMS} items have two votes")
+    heads = ("level", "alpha", "low", "high", "crowd low", "crowd high")
+    return Table("Krippendorff's alpha", heads, tuple(rows), note)
 
 
 def _fitted(votes: Votes, notes: list[str]) -> DawidSkene | None:
@@ -150,11 +148,12 @@ def _pairs(votes: Votes, judged: sparse.csr_array, chose: sparse.csr_array, note
         notes.append("pairs of people are left out: there are too many")
         return Table(title, heads, (), "left out")
     common, equal = sparse.triu(judged @ judged.T, 1).tocoo(), (chose @ chose.T).tocsr()
-    least = min(LEAST_COMMON, int(common.data.max(initial=0)))
-    one, other, count = (part[common.data >= least] for part in (common.row, common.col, common.data))
+    one, other, count = (part[common.data >= LEAST_COMMON] for part in (common.row, common.col, common.data))
+    if not count.size:
+        notes.append(f"pairs of people are left out: no two share {LEAST_COMMON} items")
     columns = votes.worker_names[one], votes.worker_names[other], count, np.asarray(equal[one, other]).ravel() / count
     rows = sorted(zip(*(column.tolist() for column in columns), strict=True), key=lambda row: (row[3], -row[2]))
-    return Table(title, heads, tuple(rows), f"agree: share of equal values, on at least {plural(least, 'item')}")
+    return Table(title, heads, tuple(rows), f"agree: share of equal values, on at least {LEAST_COMMON} items")
 
 
 def _items(votes: Votes, said: sparse.csr_array, fitted: DawidSkene | None) -> Table:

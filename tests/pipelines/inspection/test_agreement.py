@@ -106,11 +106,49 @@ def test_where_all_say_the_same_alpha_is_undefined_and_many_values_have_no_confu
         AgreementConfig(votes=written(tmp_path / "v.csv", [(item, person, 1) for item, person, _ in drawn(1)]))
     )
     assert [row[1] for row in report.tables["agreement"].rows] == [None] * 3
-    assert "no variation" in report.tables["agreement"].note
+    assert report.tables["agreement"].note.endswith("is the same")
+    assert "two or more" not in report.tables["agreement"].note
     many = [(item, person, number) for number, (item, person, _) in enumerate(drawn(1))]
     report = run(AgreementConfig(votes=written(tmp_path / "v.csv", many)))
     assert "confusion" not in report.tables
     assert {row[4] for row in report.tables["items"].rows} == {None}
+
+
+@pytest.mark.parametrize(
+    ("votes", "reason"),
+    [
+        ([("a", "x", 1), ("b", "y", 2)], "no item"),
+        ([("a", "x", 1), ("a", "y", 1), ("b", "y", 2)], "or more is"),
+    ],
+)
+def test_the_note_says_only_why_alpha_is_undefined(
+    tmp_path: Path, votes: Sequence[tuple[str, str, int]], reason: str
+) -> None:
+    file = written(tmp_path / "v.csv", votes)
+    report = run(AgreementConfig(votes=file))
+    note = report.tables["agreement"].note
+    assert note.startswith("alpha is undefined: ")
+    assert reason in note
+    assert "interval" not in "".join((note, *report.notes))
+    shown = CliRunner().invoke(app, ["agreement", str(file)])
+    assert shown.exit_code == 0
+    assert "unit" not in shown.output
+
+
+def test_intervals_of_fewer_than_ten_items_are_noted_as_too_narrow(tmp_path: Path) -> None:
+    for items, noted in ((9, True), (10, False)):
+        votes = [(f"i{item}", person, item % 3) for item in range(items) for person in "xyz"] + [("lone", "x", 1)]
+        report = run(AgreementConfig(votes=written(tmp_path / "v.csv", votes)))
+        assert any("narrow" in note for note in report.notes) == noted
+
+
+def test_pairs_that_share_fewer_than_five_items_are_not_listed(tmp_path: Path) -> None:
+    for items, people in ((4, []), (5, [("x", "y", 5, 1.0)])):
+        votes = [(f"i{item}", person, item % 2) for item in range(items) for person in "xy"]
+        votes += [("i0", "z", 1), ("i1", "z", 0)]
+        report = run(AgreementConfig(votes=written(tmp_path / "v.csv", votes)))
+        assert [*report.tables["pairs"].rows] == people
+        assert any("no two share" in note for note in report.notes) == (not people)
 
 
 def test_two_people_have_no_interval_of_people_and_no_model(tmp_path: Path) -> None:
