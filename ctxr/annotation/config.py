@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -159,12 +160,12 @@ class ExportTasks(Protocol):
                 f"--reward {self.hourly_pay(PROLIFIC_FLOOR)} or more",
             )
 
-    @property
+    @cached_property
     def own(self) -> Path | None:
         """The file of a task of one's own."""
         return Path(self.task) if self.task.endswith(".toml") else None
 
-    @property
+    @cached_property
     def task_name(self) -> str:
         """The task as units name it."""
         return "own" if self.own else self.task

@@ -26,8 +26,9 @@ def next_step(state: ProjectState) -> str:
     if again := [one for one, why in repeats(state) if not why]:
         # where ctxr run failed, its first command says what it needs
         return shlex.join(["ctxr", *again[0].words]) if state.run_failed else command_in(state.workdir, "run")
-    leading = (one for one in reversed(state.stored) if one.artifact and one.kind not in (kinds.PLAN, kinds.REPRODUCED))
-    newest = [one for one in leading if one.counts.get("queries") != 0]  # an empty dataset leads nowhere
+    ends = (kinds.PLAN, kinds.REPRODUCED)  # nor does an empty dataset lead anywhere
+    known = [one for one in reversed(state.stored) if one.artifact and one.kind not in ends]
+    newest = [one for one in known if one.counts.get("queries") != 0]
     if step := next(filter(None, (step for one in newest for step in _steps(state, one))), ""):
         return step
     if newest:
