@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri, owens_t
 
-from ctxr.metrics.compare import Interval
+from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.votes import Codes, Column, Doubles, Flags, factorise
 
@@ -22,8 +22,7 @@ POWER = 0.8
 ROUNDS = 40
 """Simulated studies that an error is averaged over."""
 
-_TWO_SIDED = float(ndtri((1 + LEVEL) / 2))
-_RESOLVED = _TWO_SIDED + float(ndtri(POWER))
+_SURE, _FOUND = float(ndtri((1 + LEVEL) / 2)), float(ndtri(POWER))
 MOST_ALIKE = 0.95
 """Greatest correlation that is told apart from always agreeing."""
 
@@ -127,19 +126,21 @@ def standard_error(values: Doubles, clusters: Codes) -> float:
 
 def width_of(error: float) -> float:
     """The width of an interval of 95 %."""
-    return 2 * _TWO_SIDED * error
+    return 2 * _SURE * error
 
 
-def resolves(error: float) -> float:
-    """The least difference that a two-sided test at .05 finds with a power of .8, by the standard error of a difference."""
-    return _RESOLVED * error
+def resolves(error: float, clusters: int) -> float:
+    """The least difference that flips of the signs of so many clusters find at .05, two-sided, with a power of .8, by the standard error of
+    a difference. Flips keep the difference itself among what varies, which costs power where clusters are few."""
+    kept = 1 - _SURE**2 / clusters
+    return error * (_FOUND + float(np.sqrt(_FOUND**2 + kept * (_SURE**2 - _FOUND**2)))) / kept
 
 
 def resolved_by(difference: Interval) -> float | None:
     """The same by the interval of a difference; None where there is none."""
-    if difference.low is None or difference.high is None:
+    if difference.low is None or difference.high is None or difference.clusters < LEAST_CLUSTERS:
         return None
-    return resolves((difference.high - difference.low) / (2 * _TWO_SIDED))
+    return resolves((difference.high - difference.low) / (2 * _SURE), difference.clusters)
 
 
 def least_sets(wanted: float, reached: Callable[[int], float], least: int, most: int) -> int | None:

@@ -83,8 +83,13 @@ def test_models_are_right_as_often_as_they_should_be_and_fail_together() -> None
 
 
 def test_a_difference_is_resolved_where_its_interval_times_two_point_eight_errors_says_so() -> None:
-    assert resolved_by(Interval(0.1, 0.1 - 1.96 * 0.01, 0.1 + 1.96 * 0.01)) == pytest.approx(0.028, abs=1e-4)
-    assert resolved_by(Interval(0.1)) is None
+    many, few, none = (Interval(0.1, 0.1 - 1.96 * 0.01, 0.1 + 1.96 * 0.01, clusters=n) for n in (10**9, 40, 4))
+    assert resolved_by(many) == pytest.approx(0.028, abs=1e-4)
+    assert resolved_by(none) is resolved_by(Interval(0.1)) is None
+    # with few clusters, what is resolved lies 0.84 errors above what flips of signs call significant
+    resolved = resolved_by(few)
+    assert resolved is not None
+    assert resolved - 0.8416 * 0.01 == pytest.approx(1.96 * (0.01**2 + resolved**2 / 40) ** 0.5, abs=1e-5)
 
 
 def test_sizes_are_found_between_the_least_and_the_most() -> None:

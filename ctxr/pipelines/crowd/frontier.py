@@ -158,15 +158,16 @@ class Frontier:
         """The difference of two models on the descriptions that are kept."""
         needed, most = self.config.votes("test")
         better = min(1.0, self.config.model_accuracy + (self.config.resolve or 0) / 100)
-        errors = []
+        found = []
         for rng in self._rounds():
             kept = self._votes(targets, sets, most, rng).right.sum(axis=-1) >= needed
             one, other = studies.simulate_runs(self.model, (self.config.model_accuracy, better), (sets, targets), rng)
-            gains = (other.astype(float) - one)[kept]
-            # what is measured on next to no set resolves nothing
-            enough = np.count_nonzero(kept.any(axis=1)) >= LEAST_CLUSTERS
-            errors.append(studies.standard_error(gains, np.nonzero(kept)[0]) if enough else 1.0)
-        return min(1.0, studies.resolves(float(np.mean(errors))))
+            clusters, gains = int(kept.any(axis=1).sum()), (other.astype(float) - one)[kept]
+            if clusters < LEAST_CLUSTERS:
+                found.append(1.0)  # what is measured on next to no set resolves nothing
+            else:
+                found.append(studies.resolves(studies.standard_error(gains, np.nonzero(kept)[0]), clusters))
+        return min(1.0, float(np.mean(found)))
 
     def _votes(self, targets: int, sets: int, votes: int, rng: np.random.Generator) -> studies.SimulatedVotes:
         return studies.simulate(self.model, sets, targets, votes, each=self.each, rng=rng)
