@@ -88,7 +88,7 @@ def card(
         f"# {text(job.dataset.name)}\n",
         f"{subject.sets[:1].upper()}{subject.sets[1:]}: a benchmark for {subject.task}.\n",
         "\n".join(["| figure | value |", "| --- | --- |", *rows, ""]),
-        "`python verify.py` recomputes these figures from `tables/`, and needs numpy alone; it does not check licences.\n",
+        "`python verify.py` recomputes these figures from the tables of this release, and needs numpy alone; it does not check licences.\n",
         "## Loading\n",
         written.load,
         "## How it was made\n",
@@ -216,9 +216,10 @@ class _ExportStage(Stage[Inputs]):
         # votes on dropped descriptions do not name their split
         hidden = options.hide_test or options.to == "imagecode"
         shown = without_test_answers(dataset) if hidden else dataset
-        figures = prove(shown, source / (DROPPED if not hidden else ""), out)
+        home = "." if options.to == "recipe" else TABLES  # a recipe is these tables
+        figures = prove(shown, source / (DROPPED if not hidden else ""), out, home)
         written.notes += [
-            f"{plural(len(rows), 'row')} of {name}.jsonl are in {TABLES}/ alone: {options.to} has no place for them."
+            f"{plural(len(rows), 'row')} of {name}.jsonl are in {home}/ alone: {options.to} has no place for them."
             for name, rows in dataset.payloads.items()
             if name not in written.kept
         ]

@@ -60,13 +60,17 @@ def as_printed(figure: float) -> str:
     return str(figure) if isinstance(figure, int) else f"{figure:.4f}"
 
 
-def prove(dataset: Dataset, dropped: Path, out: Path) -> dict[str, int | float]:
-    """Write the tables, the figures and the script; the figures. `dropped`: the table of dropped descriptions, which may be missing."""
+def prove(dataset: Dataset, dropped: Path, out: Path, tables: str = TABLES) -> dict[str, int | float]:
+    """Write the tables that the folder `tables` of the release lacks, the figures and the script; the figures.
+
+    `dropped`: the table of dropped descriptions, which may be missing.
+    """
     dropped_texts = read_table(dropped, DroppedText) if dropped.is_file() else []
     figures = figures_of(dataset, dropped_texts)
-    tables = {name: rows for name, rows in dataset.tables().items() if rows and name != "images"}
-    tables |= {Path(DROPPED).stem: dropped_texts} if dropped_texts else {}
-    write_tables(out / TABLES, tables)
-    write_bytes(out / FIGURES, pretty_json({"tables": TABLES, "figures": figures}))
+    rows = {name: table for name, table in dataset.tables().items() if table and name != "images"}
+    rows |= {Path(DROPPED).stem: dropped_texts} if dropped_texts else {}
+    folder = out / tables
+    write_tables(folder, {name: table for name, table in rows.items() if not (folder / f"{name}.jsonl").exists()})
+    write_bytes(out / FIGURES, pretty_json({"tables": tables, "figures": figures}))
     write_bytes(out / SCRIPT, Path(verify.__file__).read_bytes())
     return figures

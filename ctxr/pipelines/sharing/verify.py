@@ -85,7 +85,7 @@ def differences_of(here: Path) -> Iterator[str]:
         shown = str(own) if isinstance(own, int) else f"{own:.4f}" if own is not None else ""
         if value is None or own is None or not np.isclose(value, own, rtol=1e-9) or said != [shown]:
             yield f"{name}: {own} by the tables, {value} in figures.json, {' and '.join(said) or None} in README.md"
-    tables = {f"{known['tables']}/{file.name}" for file in (here / known["tables"]).glob("*")}
+    tables = {file.relative_to(here).as_posix() for file in (here / known["tables"]).glob("*.jsonl")}
     yield from (f"{name}: not of this release" for name in sorted(tables.difference(files)))
 
 

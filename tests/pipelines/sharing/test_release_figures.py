@@ -179,3 +179,11 @@ def test_hidden_answers_are_in_no_table(release: Path, tmp_path: Path) -> None:
     assert {of_query[row["query"]] for row in judgments} == {"train", "valid"}
     assert not (tmp_path / "hidden" / "tables" / "dropped.jsonl").exists()
     assert verified(tmp_path / "hidden").returncode == 0
+
+
+def test_a_recipe_proves_its_figures_with_its_own_tables(described: Path, footage: Path, tmp_path: Path) -> None:
+    export(described, tmp_path / "recipe", "recipe", videos=footage)
+    assert not (tmp_path / "recipe" / "tables").exists()
+    assert verified(tmp_path / "recipe").returncode == 0
+    change(tmp_path / "recipe", "sets.jsonl", lambda rows: rows[1:])
+    assert "sets" in [line.split(":")[0] for line in verify.differences_of(tmp_path / "recipe")]
